@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 18
+#define PK_ABI_VERSION 19
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -648,6 +648,11 @@ typedef struct pk_binding {
  * scope, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers
  * in place.
  *
+ * With a key, of two words, the CPU library keeps what it has checked and prepared, until pk_release, or
+ * until the list is the least recently used of too many. The next call with this key has the same requests,
+ * order and bindings, and the same tables at the same addresses, apart from the words that are bound and the
+ * contents of buffers. Without one, `key` is null, or both words are 0.
+ *
  * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as
  * they are.
  *
@@ -656,8 +661,8 @@ typedef struct pk_binding {
  * options.spans are 0. */
 PK_API int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                int64_t length, const pk_binding *bindings, int64_t binding_count,
-                               const pk_buffer *buffers, int64_t buffer_count, int64_t *completed,
-                               const pk_options *options, pk_report *report);
+                               const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
+                               int64_t *completed, const pk_options *options, pk_report *report);
 
 /* ---- Scans ---------------------------------------------------------------------------------------- */
 

@@ -39,13 +39,15 @@ class Request {
     int64_t elements() const { return layout_.size; }
     const Layout &layout() const { return layout_; }
 
+    void move(size_t operand, int64_t bytes) { layout_.views[operand].base += bytes; }
+
     // Clears the exception flags, which are the caller's memory, and returns the evaluation, which refers to
     // this.
     Evaluation begin() const;
 
    private:
     const Program program_;
-    const Layout layout_;
+    Layout layout_;
     const int64_t instruction_count_;
     uint8_t *const exceptions_;
 };

@@ -30,8 +30,8 @@ struct Reduction {
     const int type;     // of the values
     const bool masked;  // the second value is a mask
     const PartialOps partial_ops;
-    const Layout result;  // of the result operand alone
-    int first_value;      // the operand of the first value
+    Layout result;    // of the result operand alone
+    int first_value;  // the operand of the first value
 
     uint8_t *const exceptions;  // for each instruction
 
@@ -62,11 +62,12 @@ class Reductions {
                int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
                const int64_t *shape, int64_t dimensions, uint8_t *exceptions, const pk_report *report);
     int64_t elements() const { return all().front()->size; }
-    const std::vector<std::unique_ptr<const Reduction>> &all() const { return all_; }
+    const std::vector<std::unique_ptr<Reduction>> &all() const { return all_; }
+    void move_result(size_t reduction, int64_t bytes) { all_[reduction]->result.views[0].base += bytes; }
 
    private:
     std::vector<std::vector<pk_operand>> operands_;  // for each reduction, with its own result last
-    std::vector<std::unique_ptr<const Reduction>> all_;
+    std::vector<std::unique_ptr<Reduction>> all_;
 };
 
 // The partials of the blocks of a region, until they are combined.

@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <iterator>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
+#include "common/call/forks.h"
 #include "common/call/status.h"
 
 namespace pk {
@@ -54,33 +59,106 @@ int32_t call(const pk_request &request, const pk_options *options, pk_report *re
     }
 }
 
-// The requests of a list, of which those that it calls several times are prepared at their first call.
+struct Slot {
+    pk_request request{};  // the prepared one
+    std::unique_ptr<PreparedRequest> prepared;
+
+    bool is_for(const pk_request &other) const {
+        return prepared != nullptr && request.entry == other.entry &&
+               std::equal(std::begin(request.arguments), std::end(request.arguments), other.arguments);
+    }
+};
+
+using PreparedRequests = std::vector<Slot>;
+
+// The prepared requests of lists that have a key, the most recently used list first.
+class KeptLists {
+   public:
+    static constexpr size_t MAX_REQUESTS = 32 << 10;  // of all lists; a request takes about 1 KiB
+
+    // Returns the requests of a list, which no other call then has.
+    static PreparedRequests take(const uint64_t *key) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        List &all = list();
+        const auto found = std::find_if(all.begin(), all.end(),
+                                        [&](const Entry &entry) { return entry.first == key_of(key); });
+        if (found == all.end()) return {};
+        PreparedRequests taken = std::move(found->second);
+        all.erase(found);
+        return taken;
+    }
+
+    static void put(const uint64_t *key, PreparedRequests requests) {
+        List dropped;  // destroyed after the lock is released
+        const std::lock_guard<std::mutex> lock(mutex);
+        List &all = list();
+        all.emplace_front(key_of(key), std::move(requests));
+        size_t count = 0;
+        auto at = all.begin();
+        while (at != all.end() && (count += at->second.size()) <= MAX_REQUESTS) ++at;
+        dropped.splice(dropped.end(), all, at, all.end());
+    }
+
+    static void release() {
+        List dropped;
+        const std::lock_guard<std::mutex> lock(mutex);
+        dropped.swap(list());
+    }
+
+   private:
+    using Key = std::pair<uint64_t, uint64_t>;
+    using Entry = std::pair<Key, PreparedRequests>;
+    using List = std::list<Entry>;
+
+    static Key key_of(const uint64_t *key) { return {key[0], key[1]}; }
+
+    static List &list() {
+        hold_over_forks<mutex>();
+        if (lists == nullptr) lists = new List;  // never destroyed: calls may outlive the exit
+        return *lists;
+    }
+
+    static inline std::mutex mutex;
+    static inline List *lists = nullptr;
+};
+
+// The requests of a list. Those that it calls several times, and all of a list with a key, are prepared at
+// their first call.
 class RequestCaller {
    public:
-    explicit RequestCaller(const RequestList &list) : list_(list) {
-        if (list.length <= list.request_count) return;
-        std::vector<char> is_called(size_t(list.request_count), 0);
-        is_repeated_.resize(is_called.size(), 0);
-        for (int64_t i = 0; i < list.length; ++i) {
-            const auto index = size_t(list.order[i]);
-            is_repeated_[index] |= is_called[index];
-            is_called[index] = 1;
+    explicit RequestCaller(const RequestList &list)
+        : list_(list),
+          is_kept_(list.key != nullptr && (list.key[0] | list.key[1]) != 0 &&
+                   size_t(list.request_count) <= KeptLists::MAX_REQUESTS),
+          is_prepared_(size_t(list.request_count), is_kept_) {
+        if (is_kept_) {
+            prepared_ = KeptLists::take(list.key);
+        } else if (list.length > list.request_count) {
+            std::vector<char> is_called(is_prepared_.size(), 0);
+            for (int64_t i = 0; i < list.length; ++i) {
+                const auto index = size_t(list.order[i]);
+                is_prepared_[index] |= is_called[index];
+                is_called[index] = 1;
+            }
         }
-        prepared_.resize(is_called.size());
+        prepared_.resize(is_prepared_.size());
+        for (size_t i = 0; i < prepared_.size(); ++i) {
+            Slot &slot = prepared_[i];
+            if (!slot.is_for(list.requests[i]) || !slot.prepared->rebind()) slot.prepared.reset();
+        }
     }
 
     int32_t call_request(int32_t index, const pk_options *options, pk_report *report) {
         const pk_request &request = list_.requests[index];
-        if (is_repeated_.empty() || is_repeated_[size_t(index)] == 0) return call(request, options, report);
-        std::unique_ptr<PreparedRequest> &prepared = prepared_[size_t(index)];
-        if (prepared == nullptr) {
+        char &is_prepared = is_prepared_[size_t(index)];
+        std::unique_ptr<PreparedRequest> &prepared = prepared_[size_t(index)].prepared;
+        if (is_prepared != 0 && prepared == nullptr) {
+            prepared_[size_t(index)].request = request;
             const int32_t status = guarded([&] { prepared = prepare(request); });
             if (status != PK_OK) return status;
-            if (prepared == nullptr) {
-                is_repeated_[size_t(index)] = 0;
-                return call(request, options, report);
-            }
+            is_prepared = prepared != nullptr;
         }
+        if (is_prepared == 0) return call(request, options, report);
         return guarded([&] {
             Call call(options, report);
             call.begin(prepared->elements());
@@ -89,10 +167,18 @@ class RequestCaller {
         });
     }
 
+    // Keeps the prepared requests for the next call of the list, after all calls have succeeded.
+    void keep() {
+        const bool has_any = std::any_of(prepared_.begin(), prepared_.end(),
+                                         [](auto &slot) { return slot.prepared != nullptr; });
+        if (is_kept_ && has_any) KeptLists::put(list_.key, std::move(prepared_));
+    }
+
    private:
     const RequestList &list_;
-    std::vector<char> is_repeated_;  // of each request; empty if none is
-    std::vector<std::unique_ptr<PreparedRequest>> prepared_;
+    const bool is_kept_;
+    std::vector<char> is_prepared_;  // of each request, whether it is to be prepared
+    PreparedRequests prepared_;
 };
 
 void add(pk_report &sum, const pk_report &report) {
@@ -134,6 +220,7 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
     require_array(list.order, list.length, alignof(int32_t), "order");
     require_array(list.bindings, list.binding_count, alignof(pk_binding), "bindings");
     require_array(list.buffers, list.buffer_count, alignof(pk_buffer), "buffers");
+    require_array(list.key, list.key == nullptr ? 0 : 2, alignof(uint64_t), "key");
     require(completed != nullptr, "completed is a null pointer");
     require(report != nullptr, "report is a null pointer");
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
@@ -157,16 +244,19 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
 }
 
 }  // namespace
+
+void release_prepared_requests() { KeptLists::release(); }
+
 }  // namespace pk
 
 extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                    int64_t length, const pk_binding *bindings, int64_t binding_count,
-                                   const pk_buffer *buffers, int64_t buffer_count, int64_t *completed,
-                                   const pk_options *options, pk_report *report) {
+                                   const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
+                                   int64_t *completed, const pk_options *options, pk_report *report) {
     int32_t status = PK_OK;  // of the request that fails
     const int32_t own_status = pk::guarded([&] {
-        const pk::RequestList list{requests, request_count, order,   length,
-                                   bindings, binding_count, buffers, buffer_count};
+        const pk::RequestList list{requests,      request_count, order,        length, bindings,
+                                   binding_count, buffers,       buffer_count, key};
         pk::check(list, completed, options, report);
         *completed = 0;
         for (const pk_binding *binding = bindings; binding != bindings + binding_count; ++binding) {
@@ -190,6 +280,7 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
         }
         in_use.finish();
         list_call.end();
+        caller.keep();
         pk::add(*report, sum);
     });
     return status != PK_OK ? status : own_status;

@@ -9,6 +9,7 @@
 
 #include "common/call/forks.h"
 #include "common/call/result_memory.h"
+#include "common/requests.h"
 #include "cpu/kernels/cache_flush.h"
 #include "loops.h"
 
@@ -65,6 +66,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
 extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::kernels::release();
+        pk::release_prepared_requests();
         pk::release_result_memory();
     });
 }

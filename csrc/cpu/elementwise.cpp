@@ -86,12 +86,17 @@ class Prepared final : public PreparedRequest {
     Prepared(const uint64_t *arguments, const pk_report *report)
         : request_(table<pk_instruction>(arguments[0]), int64_t(arguments[1]),
                    table<pk_operand>(arguments[2]), int64_t(arguments[3]), table<int64_t>(arguments[4]),
-                   int64_t(arguments[5]), reinterpret_cast<uint8_t *>(arguments[6]), report) {}
+                   int64_t(arguments[5]), reinterpret_cast<uint8_t *>(arguments[6]), report),
+          addresses_(table<pk_operand>(arguments[2]), int64_t(arguments[3])) {}
     int64_t elements() const override { return request_.elements(); }
     void run(Call &call) override { elementwise::run(request_, program_, call); }
+    bool rebind() override {
+        return addresses_.rebind([&](size_t operand, int64_t bytes) { request_.move(operand, bytes); });
+    }
 
    private:
-    const Request request_;
+    Request request_;
+    OperandAddresses addresses_;
     std::optional<BlockProgram> program_;
 };
 

@@ -244,6 +244,10 @@ class CompiledReductions {
         for (const Region &region : regions_) compiled_.emplace_back(first(), region);
     }
 
+    void move(size_t operand, int64_t bytes) {
+        for (Region &region : regions_) region.layout.views[operand].base += bytes;
+    }
+
     void run(Call &call) const {
         first().clear_exceptions();
         for (const CompiledRegion &compiled : compiled_) reduce(compiled, call);
@@ -273,7 +277,7 @@ class CompiledReductions {
     }
 
     const All reductions_;
-    const std::vector<Region> regions_;
+    std::vector<Region> regions_;
     std::deque<CompiledRegion> compiled_;
 };
 
@@ -295,13 +299,26 @@ class Prepared final : public PreparedRequest {
         : reduction_(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
                      table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
                      reinterpret_cast<uint8_t *>(a[7]), report),
-          compiled_({&reduction_}) {}
+          compiled_({&reduction_}),
+          result_(size_t(a[4]) - 1),
+          addresses_(table<pk_operand>(a[3]), int64_t(a[4])) {}
     int64_t elements() const override { return reduction_.elements(); }
     void run(Call &call) override { compiled_.run(call); }
+    bool rebind() override {
+        return addresses_.rebind([&](size_t operand, int64_t bytes) {
+            if (operand == result_) {
+                reduction_.result.views[0].base += bytes;
+            } else {
+                compiled_.move(operand, bytes);
+            }
+        });
+    }
 
    private:
-    const Reduction reduction_;
-    const CompiledReductions compiled_;
+    Reduction reduction_;
+    CompiledReductions compiled_;
+    const size_t result_;  // the operand
+    OperandAddresses addresses_;
 };
 
 class SeveralPrepared final : public PreparedRequest {
@@ -310,13 +327,26 @@ class SeveralPrepared final : public PreparedRequest {
         : reductions_(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]), int64_t(a[3]),
                       table<pk_operand>(a[4]), int64_t(a[5]), table<int64_t>(a[6]), int64_t(a[7]),
                       reinterpret_cast<uint8_t *>(a[8]), report),
-          compiled_(all_of(reductions_)) {}
+          compiled_(all_of(reductions_)),
+          first_result_(size_t(a[5] - a[1])),
+          addresses_(table<pk_operand>(a[4]), int64_t(a[5])) {}
     int64_t elements() const override { return reductions_.elements(); }
     void run(Call &call) override { compiled_.run(call); }
+    bool rebind() override {
+        return addresses_.rebind([&](size_t operand, int64_t bytes) {
+            if (operand >= first_result_) {
+                reductions_.move_result(operand - first_result_, bytes);
+            } else {
+                compiled_.move(operand, bytes);
+            }
+        });
+    }
 
    private:
-    const Reductions reductions_;
-    const CompiledReductions compiled_;
+    Reductions reductions_;
+    CompiledReductions compiled_;
+    const size_t first_result_;  // the operand
+    OperandAddresses addresses_;
 };
 
 }  // namespace

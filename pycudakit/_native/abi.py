@@ -14,7 +14,7 @@ from numpy.ctypeslib import ndpointer
 from pycudakit import errors
 from pycudakit._native import abi_objects
 
-ABI_VERSION = 18
+ABI_VERSION = 19
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -465,7 +465,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     "pk_run_requests": (
         *(_in(REQUEST), _SIZE, _in(np.int32), _SIZE),
-        *(_in(BINDING), _SIZE, _in(BUFFER), _SIZE, _SIZE_OUT),
+        *(_in(BINDING), _SIZE, _in(BUFFER), _SIZE, _in(np.uint64), _SIZE_OUT),
         *_OPTIONS_AND_REPORT,
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),

@@ -1,6 +1,7 @@
 """pk_run_requests: lists of requests, and the arguments that it refuses."""
 
 import ctypes
+import itertools
 import threading
 
 import numpy as np
@@ -44,6 +45,7 @@ class Lists:
         self.buffers = np.zeros(3, abi.BUFFER)
         self.buffers["flags"] = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_DOWNLOAD
         self.set_buffers(self.x, self.out, self.number)
+        self.key = np.zeros(2, np.uint64)  # none
         self.completed = ctypes.c_int64(-1)
         self.options, self.report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
 
@@ -61,7 +63,7 @@ class Lists:
         return library.pk_run_requests(
             *(self.requests, len(self.requests), self.order, len(self.order)),
             *(self.bindings, len(self.bindings), self.buffers, len(self.buffers)),
-            *(ctypes.byref(self.completed), self.options, self.report),
+            *(self.key, ctypes.byref(self.completed), self.options, self.report),
         )
 
 
@@ -211,11 +213,80 @@ def test_refused_before_anything_runs(library, lists, message):
     assert not lists.operands["address"].any()
 
 
+_keys = itertools.count(1 << 40)
+
+
+@pytest.fixture
+def kept(lists):
+    """Return a list with a key of its own."""
+    lists.key[:] = next(_keys), 7
+    return lists
+
+
+def unaligned(values):
+    """Return a copy of an array at an address that is not a multiple of its itemsize."""
+    copy = np.empty(values.nbytes + 16, np.uint8)[1:][: values.nbytes].view(values.dtype)
+    copy[:] = values
+    return copy
+
+
+def test_a_list_with_a_key_runs_on_other_arrays(library, kept):
+    rng = np.random.default_rng(3)
+    for turn in range(12):
+        arrays = [rng.random(SIZE), np.zeros(SIZE), np.zeros(1)]
+        if turn % 3 == 2:
+            arrays[turn % 2] = unaligned(arrays[turn % 2])
+        kept.set_buffers(*arrays)
+        kept.run(library)
+        x, out, number = arrays
+        np.testing.assert_array_equal(out, x * x)
+        np.testing.assert_allclose(number, np.sum(x * x), rtol=1e-14)
+        if turn == 8:
+            assert library.pk_release() == 0
+
+
+def test_a_request_that_has_changed_is_prepared_again(library, kept):
+    kept.run(library)
+    twice = kept.square.copy()
+    twice["op"][1] = operations()["add"]
+    kept.set(0, abi.REQUEST_EVALUATE, twice, 3, kept.operands, 2, kept.shape, 1, kept.flags)
+    kept.run(library)
+    np.testing.assert_array_equal(kept.out, kept.x + kept.x)
+    kept.order = np.array([1, 0, 0, 1], np.int32)
+    kept.number[:] = 0
+    kept.run(library)
+    np.testing.assert_allclose(kept.number, np.sum(kept.x + kept.x), rtol=1e-14)
+
+
+def test_a_list_with_a_key_that_fails_runs_again(library, kept):
+    kept.run(library)
+    kept.operands["type"][0] = 99
+    kept.set(0, abi.REQUEST_EVALUATE, kept.square.copy(), 3, kept.operands, 2, kept.shape, 1, kept.flags)
+    with pytest.raises(ValueError, match="operand 0 has an unknown type"):
+        kept.run(library)
+    kept.operands["type"][0] = F64
+    kept.run(library)
+    np.testing.assert_array_equal(kept.out, kept.x * kept.x)
+
+
+def test_many_lists_with_keys(library):
+    """More requests than are kept at once."""
+    many = Lists()
+    many.requests = np.tile(many.requests, 4096)
+    many.order = np.arange(len(many.requests), dtype=np.int32)
+    for turn in range(12):
+        many.key[:] = next(_keys) if turn % 2 else 1 << 39, 1
+        many.x[:] = turn
+        many.run(library)
+        np.testing.assert_array_equal(many.out, many.x * many.x)
+        assert many.completed.value == 8192
+
+
 def test_negative_counts(library, lists):
     with pytest.raises(ValueError, match="a count is negative"):
         library.pk_run_requests(
             *(lists.requests, -1, lists.order, 2, lists.bindings, 0, lists.buffers, 0),
-            *(ctypes.byref(lists.completed), lists.options, lists.report),
+            *(lists.key, ctypes.byref(lists.completed), lists.options, lists.report),
         )
 
 

@@ -171,7 +171,7 @@ struct List {
         calls = 0;
         return pk_run_requests(requests.data(), int64_t(requests.size()), order.data(), int64_t(order.size()),
                                bindings.data(), int64_t(bindings.size()), buffers.data(),
-                               int64_t(buffers.size()), &completed, &options, &report);
+                               int64_t(buffers.size()), nullptr, &completed, &options, &report);
     }
     bool holds(int buffer, int64_t value) const {
         const auto &array = arrays[size_t(buffer)];

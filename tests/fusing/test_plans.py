@@ -422,6 +422,31 @@ def test_explain_tells_the_plan_that_is_kept(engine):
     assert fused.explain(numbers(3000), 2).seconds is not None  # other arguments have no plan yet
 
 
+def levinson(r):
+    """The recurrence of Levinson and Durbin, in which each number depends on all before."""
+    numbers, variance, reflection = np.empty_like(r), r[0] + 1, -r[0]
+    for k in range(1, len(r)):
+        variance = variance * (1 - reflection * reflection)
+        reflection = -(r[k] + reflection) / variance
+        numbers[k] = reflection * variance
+    numbers[0] = variance
+    return numbers
+
+
+def test_a_recurrence_is_not_computed_from_its_begin_at_each_step(engine):
+    fused = pk.fuse(levinson)
+    for seed in range(5):
+        r = numbers(120, seed=seed) / 120
+        np.testing.assert_array_equal(fused(r), levinson(r))
+    plans = [entry.plan for entry in fused._plans._entries.values() if entry.plan is not None]
+    if engine == "auto":  # which may run it in NumPy
+        return
+    (plan,) = plans
+    instructions = [len(request.arguments[0]) for request in plan.requests]
+    assert max(instructions) < 60
+    assert sum(instructions) < 40 * len(r)
+
+
 def test_release_forgets_plans(engine):
     fused = pk.fuse(standardise)
     x = numbers(2000)

@@ -8,6 +8,7 @@ intermediate values, constants, and numbers that Python reads. `Capture` makes i
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -127,6 +128,9 @@ class Plan(NamedTuple):
     result: Any
 
 
+_keys = itertools.count(1)
+
+
 class PlanRun(NativeCall):
     """A plan with an arena and bound tables, prepared for `pk_run_requests`; it serves one call at a time."""
 
@@ -143,6 +147,7 @@ class PlanRun(NativeCall):
         self._addresses = self._buffers["address"][: len(self._begins)]  # which each call gives
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
+        self._key = np.array([next(_keys), 0], np.uint64)  # under which the library keeps its preparation
         self._completed = ctypes.c_int64()
         self._runs = 0
         self._tables: list[Array] = []  # which the requests point to
@@ -158,7 +163,7 @@ class PlanRun(NativeCall):
             *(library, self.entry),
             *(self._requests, len(self._requests), self._order, len(self._order)),
             *(self._bindings, len(self._bindings), self._buffers, len(self._buffers)),
-            *(ctypes.byref(self._completed), self.options, self.report),
+            *(self._key, ctypes.byref(self._completed), self.options, self.report),
         )
 
     def _new_buffers(self) -> Array:

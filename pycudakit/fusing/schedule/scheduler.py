@@ -524,7 +524,7 @@ class Scheduler:
         ]  # the reductions may have computed some of them
         if not nodes:
             return
-        nodes = [*nodes, *self._live_intermediates(nodes)]
+        nodes = [*nodes, *self.live_intermediates(nodes)]
         kernel = FusedKernel(nodes)
         if not is_last:
             self.buffers.make_resident(kernel.arrays)
@@ -538,7 +538,7 @@ class Scheduler:
         for node, array, own in zip(nodes, new, buffers, strict=True):
             node.set_result(array, own)
 
-    def _live_intermediates(self, nodes: Sequence[Node]) -> list[Node]:
+    def live_intermediates(self, nodes: Sequence[Node]) -> list[Node]:
         """Return live deferred nodes that a long kernel of few elements computes on the way to `nodes`.
 
         In a recurrence such as `b = b * (1 - a * a)`, each kernel would compute all steps up to there again.
@@ -548,9 +548,7 @@ class Scheduler:
         if not is_long or nodes[0].size > _MAX_SIZE_TO_STORE:
             return []
         live = {tracer.node for tracer in self.deferred() if tracer.node.shape == shape}.difference(nodes)
-        on_the_way = [
-            before for node in nodes for before in node.ancestors() if before in live
-        ]
+        on_the_way = [before for node in nodes for before in node.ancestors() if before in live]
         unique = dict.fromkeys(node for node in on_the_way if not node.is_fusion_barrier)
         return list(unique)[: MAX_OUTPUTS - len(nodes)]
 

@@ -357,6 +357,8 @@ class ElementwiseTrace(TiledScheduler):
             )
         ):
             self.compute_node(value)
+        if value.array is None and (on_the_way := self.live_intermediates([value])):
+            self.run_fused(on_the_way)
         self.resolve_barriers([value])
         kernel = FusedKernel([value])
         if needs_copy(array, kernel.arrays):

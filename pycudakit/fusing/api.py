@@ -65,7 +65,7 @@ from pycudakit.fusing.memory.pytree import (
 )
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
-from pycudakit.fusing.schedule.cost import Autotuner, scalars_in
+from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, scalars_in
 from pycudakit.fusing.schedule.explain import Explained
 from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
 from pycudakit.fusing.trace.trace import Trace
@@ -128,8 +128,8 @@ class Fused(Generic[P, R]):
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
-        # "trace_next", or an autotuner while it measures.
-        self._best: dict[tuple[Any, ...], str | Autotuner] = {}
+        # the time of a slow call in NumPy, after which the next one is traced, or an autotuner.
+        self._best: dict[tuple[Any, ...], str | float | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
         self._plans = host_replay.PlanCache()
         # The library's own functions see nothing but their arguments.
@@ -176,7 +176,7 @@ class Fused(Generic[P, R]):
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
             return result
         run_captured = functools.partial(self._run_captured, args, kwargs)
-        result = self._plans.capture(signature, self._name, run_captured, is_automatic=False)
+        result = self._plans.capture(signature, self._name, run_captured)
         return result
 
     def _run_captured(self, args: Any, kwargs: Any, capture: Capture, trace: Trace | None = None) -> Any:
@@ -201,8 +201,9 @@ class Fused(Generic[P, R]):
         best = self._best.get(key)
         if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
             return answer
-        if best == "trace_next" and not self._strict and self.guards is not None:
-            best = self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
+        if isinstance(best, float) and not self._strict and self.guards is not None:
+            numbers = scalars_in([*args, *kwargs.values()])
+            best = self._best[key] = Autotuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
         if best is None and 0 < size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
@@ -215,9 +216,9 @@ class Fused(Generic[P, R]):
             if engine is not None:
                 return self._run_measured(best, engine, key, arrays, args, kwargs)
         trace = Trace(self._name, HANDLERS, self._strict)
-        trace.costs.has_small_arguments = best == "trace_next"
+        trace.costs.has_small_arguments = isinstance(best, float)
         result = self._run_traced(trace, arrays, args, kwargs)
-        if best in (None, "trace_next"):
+        if best is None or isinstance(best, float):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if self._strict:
@@ -227,7 +228,9 @@ class Fused(Generic[P, R]):
             if len(candidates) == 1:
                 self._set_best(key, candidates[0])
             else:
-                self._set_best(key, Autotuner(scalars_in([*args, *kwargs.values()]), candidates))
+                numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
+                numbers = scalars_in([*args, *kwargs.values()])
+                self._set_best(key, Autotuner(numbers, candidates, numpy_seconds))
         return result
 
     def _run_measured(
@@ -245,7 +248,7 @@ class Fused(Generic[P, R]):
             result = self._run_by_numpy(args, kwargs)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs)
-        elif (answer := self._run_replayed(args, kwargs, is_warm=True)) is not NotImplemented:
+        elif (answer := self._run_replayed(args, kwargs, autotuner)) is not NotImplemented:
             result = answer
         else:
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
@@ -256,29 +259,35 @@ class Fused(Generic[P, R]):
             self._best[key] = best
         return result
 
-    def _run_replayed(self, args: Any, kwargs: Any, is_warm: bool = False) -> Any:
-        """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible."""
+    def _run_replayed(self, args: Any, kwargs: Any, autotuner: Autotuner | None = None) -> Any:
+        """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible.
+
+        An `autotuner`, if one measures the call, tells how long the capture may take.
+        """
         signature = host_replay.signature_of(self, "cpu", args, kwargs)
         if signature is None:
             return NotImplemented
         answer = self._plans.replay(signature, REASON_CPU_FASTER)
-        if answer is not NotImplemented or not self._plans.may_capture(signature, is_warm):
+        is_measured = autotuner is not None
+        if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
             return answer
+        patience = MAX_PATIENCE if autotuner is None else autotuner.patience
         with context.override(engine="cpu", fallback="numpy"):
             run_captured = functools.partial(self._run_captured, args, kwargs)
-            return self._plans.capture(signature, self._name, run_captured, is_automatic=True)
+            return self._plans.capture(signature, self._name, run_captured, patience)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         """Run a call with small arguments in NumPy; if it is slow, the next one is traced."""
         began = time.thread_time()  # not affected by other load on the machine
         result = self._run_by_numpy(args, kwargs)
-        if time.thread_time() - began > _SLOW_SECONDS:
-            self._best[key] = "trace_next"
+        seconds = time.thread_time() - began
+        if seconds > _SLOW_SECONDS:
+            self._best[key] = seconds
         elif not kwargs and (plain_key := _plain_key(args)):
             self._set_best(plain_key, "numpy")
         return result
 
-    def _set_best(self, key: tuple[Any, ...], best: str | Autotuner) -> None:
+    def _set_best(self, key: tuple[Any, ...], best: str | float | Autotuner) -> None:
         if len(self._best) >= _MAX_KEYS:
             self._best.clear()
         self._best[key] = best
@@ -304,7 +313,7 @@ class Fused(Generic[P, R]):
                 if signature is None or not self._plans.may_capture(signature, is_warm=True):
                     return self._run_traced(trace, arrays, args, kwargs)
                 run_captured = functools.partial(self._run_captured, args, kwargs, trace=trace)
-                return self._plans.capture(signature, self._name, run_captured, is_automatic=False)
+                return self._plans.capture(signature, self._name, run_captured)
             except FALLBACK_ERRORS as error:
                 if trace.buffers.written:
                     raise

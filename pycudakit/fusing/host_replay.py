@@ -51,6 +51,7 @@ class _Entry:
 
     def __init__(self) -> None:
         self.is_replayable = True
+        self.is_late = False  # its capture took too long for `auto`
         self.failures = 0
         self.plan: Plan | None = None
         self.idle: list[PlanRun] = []
@@ -149,7 +150,7 @@ class PlanCache:
         entry = self._entries.get(signature.key)
         return None if entry is None else entry.plan
 
-    def may_capture(self, signature: Signature, is_warm: bool) -> bool:
+    def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
         """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
         entry = self._entries.get(signature.key)
         if entry is None:
@@ -157,19 +158,26 @@ class PlanCache:
                 self._entries.popitem(last=False)
             self._entries[signature.key] = _Entry()
             return is_warm
-        is_wanted = entry.is_replayable and entry.plan is None
+        is_wanted = entry.is_replayable and entry.plan is None and not (is_automatic and entry.is_late)
         return is_wanted and ignores_underflow() and not raises_warnings()
 
     def capture(
-        self, signature: Signature, function: str, run: Callable[[Capture], Any], is_automatic: bool
+        self,
+        signature: Signature,
+        function: str,
+        run: Callable[[Capture], Any],
+        patience: float | None = None,
     ) -> Any:
-        """Call `run` with a capture, and keep the plan."""
+        """Call `run` with a capture of this patience, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
-        capture = Capture(signature.arrays, signature.engine, is_automatic)
+        capture = Capture(signature.arrays, signature.engine, patience)
         with recorded_warnings() as met:
             result = run(capture)
         plan = capture.finish(function, result) if not met else None
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
+        if capture.is_late:
+            self._entries.setdefault(signature.key, _Entry()).is_late = True
+            return result
         if plan is None or layouts != list(map(_layout_of, signature.arrays)):
             self._entries.setdefault(signature.key, _Entry()).drop()
             return result

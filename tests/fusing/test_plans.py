@@ -19,6 +19,7 @@ import pycudakit as pk
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute import capture, numpy_matmul
 from pycudakit.fusing.execute.plan import PlanRun
+from pycudakit.fusing.schedule import cost
 
 FACTOR = 3.0
 
@@ -520,7 +521,7 @@ def test_auto_replays_loops_of_small_arrays():
 
 
 def test_auto_gives_up_a_long_capture(monkeypatch):
-    monkeypatch.setattr(capture, "_MAX_SECONDS_AUTOMATIC", 0.0)
+    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 0)
 
     def body(u, n):
         for i in range(1, n):
@@ -533,6 +534,12 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
             u = numbers(4000, seed=turn)
             expected = body(u.copy(), 4000)
             np.testing.assert_allclose(fused(u, 4000), expected, rtol=1e-13)
+    if not pk.engines()["cpu"]:
+        return
+    with pk.engine("cpu"):  # which is more patient
+        for _ in range(3):
+            fused(np.ones(4000), 4000)
+    assert is_replayed()
 
 
 def test_replays_can_be_turned_off():

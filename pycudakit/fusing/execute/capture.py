@@ -54,8 +54,7 @@ _MAX_REQUESTS = 100_000
 _MAX_SAVED_BYTES = 256 << 10
 # Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
 _MAX_COPIED_BYTES = 16 << 20
-# Seconds that a captured call may take: of `auto`, and of a named engine.
-_MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
+_MAX_SECONDS = 10.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset("all any argmax argmin count_nonzero dot max mean min prod ptp std sum var".split())  # noqa: SIM905
 
@@ -121,11 +120,11 @@ class Capture:
         The arguments that are arrays. They do not overlap.
     engine
         The engine that runs the call: "cpu" or "cuda".
-    is_automatic
-        Whether NumPy may run the rest of a call whose capture takes too long.
+    patience
+        The seconds after which NumPy runs the rest of the call; None under a named engine.
     """
 
-    def __init__(self, arrays: Sequence[Array], engine: str = "cpu", is_automatic: bool = False) -> None:
+    def __init__(self, arrays: Sequence[Array], engine: str = "cpu", patience: float | None = None) -> None:
         self._engine = engine
         self._arguments = sorted(
             (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
@@ -142,8 +141,8 @@ class Capture:
         self._bytes = 0
         self.is_valid = True
         self.is_late = False  # NumPy shall run the rest
-        self._is_automatic = is_automatic
-        self._ends_at = time.perf_counter() + (_MAX_SECONDS_AUTOMATIC if is_automatic else _MAX_SECONDS)
+        self._may_be_late = patience is not None
+        self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
         self.body_has_ended = False  # so that the host may read results
 
     # ---- The traced call -------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ class Capture:
             return
         if time.perf_counter() > self._ends_at:
             self.mark_not_replayable()
-            self.is_late = self._is_automatic
+            self.is_late = self._may_be_late
             return
         if entry.entry not in ENTRIES or len(self._requests) >= _MAX_REQUESTS:
             self.mark_not_replayable()

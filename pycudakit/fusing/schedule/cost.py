@@ -22,6 +22,8 @@ _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumP
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
+# Capturing a call may take this many seconds under `auto`, and so many times NumPy's time.
+MAX_PATIENCE, _PATIENCE_RATIO = 1.0, 50
 _MEASURED_CALLS = 2  # measured calls of each engine
 # An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3
@@ -116,10 +118,21 @@ class Autotuner:
         The scalar arguments of the first call.
     engines
         The engines, of "cpu", "cuda" and "numpy".
+    numpy_seconds
+        The time of a call in NumPy, if it is known.
     """
 
-    def __init__(self, numbers: tuple[Any, ...], engines: Iterable[str] = ("cpu", "numpy")) -> None:
+    def __init__(
+        self,
+        numbers: tuple[Any, ...],
+        engines: Iterable[str] = ("cpu", "numpy"),
+        numpy_seconds: float | None = None,
+    ) -> None:
         self._numbers = numbers
+        # Seconds that capturing a call may take.
+        self.patience = MAX_PATIENCE
+        if numpy_seconds is not None:
+            self.patience = min(MAX_PATIENCE, _PATIENCE_RATIO * numpy_seconds)
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
 
     def next_engine(self, numbers: tuple[Any, ...]) -> str | None:

@@ -5,6 +5,7 @@ import inspect
 import re
 
 import numpy as np
+import pytest
 
 import pycudakit as pk
 from helpers.numpy_versions import has_numpy
@@ -407,6 +408,18 @@ CALLS = {
     **PRODUCTS,
     **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
 }
+SLOW = (
+    "unique of long rows",
+    "unique of long rows with all",
+    "histogram of many bins by the error that is left",
+)
+
+
+def with_slow_ones_thorough(names):
+    """Return parameters for `pytest.mark.parametrize`, of which slow calls are marked thorough."""
+    return [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW)) for name in names]
+
+
 # Calls that read a value on the host, so that they have synchronized when they return.
 LOOKS_AT = re.compile(
     # the number of results, or the range of the values

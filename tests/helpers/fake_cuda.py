@@ -26,7 +26,7 @@ def run(folder, name, sources):
     """Build `tests/client/name.cpp` with sources of `csrc/`, and run it."""
     program = folder / name
     files = [*(ROOT / "csrc" / source for source in sources), ROOT / "tests" / "client" / f"{name}.cpp"]
-    flags = ["-x", "c++", "-std=c++17", "-O1", "-DPK_BUILDING", "-I", ROOT / "csrc", "--cudart=none"]
+    flags = ["-x", "c++", "-std=c++17", "-O0", "-DPK_BUILDING", "-I", ROOT / "csrc", "--cudart=none"]
     built = subprocess.run(
         [NVCC, *flags, "-o", program, *files, "-lpthread"],
         capture_output=True,

@@ -6,7 +6,18 @@ import warnings
 import numpy as np
 import pytest
 from helpers import fake_gpu
-from helpers.calls_on_device import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, arrays_of, fused, parts_of
+from helpers.calls_on_device import (
+    ARRAYS,
+    EINSUMS,
+    PRODUCTS,
+    RNG,
+    SIZE,
+    STAYS,
+    arrays_of,
+    fused,
+    parts_of,
+    with_slow_ones_thorough,
+)
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -55,16 +66,7 @@ def check(call, gpu, by_blas=False):
 LOOKED_AT = {"histogram of many bins by the error that is left": 1 << 17, "digitize by edges there": 1 << 12}
 
 
-SLOW = (
-    "unique of long rows",
-    "unique of long rows with all",
-    "histogram of many bins by the error that is left",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW)) for name in STAYS]
-)
+@pytest.mark.parametrize("name", with_slow_ones_thorough(STAYS))
 def test_arrays_that_stay(gpu, name):
     check(STAYS[name], gpu)
     assert gpu.bytes_up <= 64

@@ -600,6 +600,21 @@ def test_products_have_numpys_bits(engine, shapes, dtype):
                 assert np.asarray(result).tobytes() == np.asarray(expected).tobytes()
 
 
+def solve_triangular(a, b):
+    """Solve a triangular system; the first product is one of nothing."""
+    for i in range(len(b)):
+        b[i] = (b[i] - np.dot(a[i, :i], b[:i])) / a[i, i]
+    return b
+
+
+def test_a_product_of_empty_vectors_is_replayed(engine):
+    fused = pk.fuse(solve_triangular)
+    for seed in range(4):
+        a, b = numbers(70, 70, seed=seed) + 70 * np.eye(70), numbers(70, seed=seed)
+        np.testing.assert_allclose(fused(a, b.copy()), solve_triangular(a, b.copy()), rtol=1e-12)
+    assert engine == "auto" or is_replayed()
+
+
 def test_without_numpys_loops(engine, monkeypatch):
     monkeypatch.setattr(numpy_matmul, "_loop_of", lambda _: None)
     fused = pk.fuse(lambda a, b: a @ b)

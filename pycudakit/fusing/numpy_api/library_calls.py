@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native import allocator
-from pycudakit._native.dtypes import Array
+from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
@@ -159,10 +159,8 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     if function.__name__ == "dot":
         return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
-    if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):  # sums of nothing
-        zeros = full(trace, shape, 0, a.dtype)
-        zeros.is_scalar = not shape
-        return zeros
+    if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):
+        return _sums_of_nothing(trace, shape, a.dtype)
     result = np.empty(() if shape is None else shape, a.dtype)
     product = None if shape is None else product_of(a, b, result)
     capture = trace.capture
@@ -191,12 +189,20 @@ def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[s
 def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
     """Compute the sum of products of two vectors, which is a reduction."""
     capture = trace.capture
-    if capture is None or not a.size or a.dtype != b.dtype:
+    if capture is None or a.dtype != b.dtype or a.shape != b.shape:
         return None
+    if not a.size:
+        return _sums_of_nothing(trace, (), a.dtype)
     capture.add_memory([a, b])
     first = capture.begin_reductions(["dot"])
     (result,) = capture.reduced_arrays(first, [np.asarray(function(a, b))])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), True)
+
+
+def _sums_of_nothing(trace: Trace, shape: tuple[int, ...], dtype: DType) -> Tracer:
+    zeros = full(trace, shape, 0, dtype)
+    zeros.is_scalar = not shape
+    return zeros
 
 
 def _converted(name: str, pair: Any) -> Any:

@@ -293,43 +293,39 @@ void launch_several(const Reductions &reductions, Call &call) {
     CompiledReductions(all_of(reductions)).run(call);
 }
 
-class Prepared final : public PreparedRequest {
-   public:
-    Prepared(const uint64_t *a, const pk_report *report)
-        : reduction_(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
-                     table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
-                     reinterpret_cast<uint8_t *>(a[7]), report),
-          compiled_({&reduction_}),
-          result_(size_t(a[4]) - 1),
-          addresses_(table<pk_operand>(a[3]), int64_t(a[4])) {}
-    int64_t elements() const override { return reduction_.elements(); }
-    void run(Call &call) override { compiled_.run(call); }
-    bool rebind() override {
-        return addresses_.rebind([&](size_t operand, int64_t bytes) {
-            if (operand == result_) {
-                reduction_.result.views[0].base += bytes;
-            } else {
-                compiled_.move(operand, bytes);
-            }
-        });
+// The arguments of pk_reduce_several, which are those of pk_reduce but for the number of reductions.
+struct Arguments {
+    explicit Arguments(const pk_request &request) : own(request.arguments) {
+        const bool is_one = request.entry == PK_REQUEST_REDUCE;
+        count = is_one ? 1 : int64_t(own[1]);
+        rest = own + (is_one ? 1 : 2);
+    }
+    const pk_operand *operands() const { return table<pk_operand>(rest[2]); }
+    int64_t operand_count() const { return int64_t(rest[3]); }
+    Reductions check(const pk_report *report) const {
+        return {table<pk_reduction>(own[0]),
+                count,
+                table<pk_instruction>(rest[0]),
+                int64_t(rest[1]),
+                operands(),
+                operand_count(),
+                table<int64_t>(rest[4]),
+                int64_t(rest[5]),
+                reinterpret_cast<uint8_t *>(rest[6]),
+                report};
     }
 
-   private:
-    Reduction reduction_;
-    CompiledReductions compiled_;
-    const size_t result_;  // the operand
-    OperandAddresses addresses_;
+    const uint64_t *own, *rest;  // `rest` is from the program on
+    int64_t count;
 };
 
-class SeveralPrepared final : public PreparedRequest {
+class Prepared final : public PreparedRequest {
    public:
-    SeveralPrepared(const uint64_t *a, const pk_report *report)
-        : reductions_(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]), int64_t(a[3]),
-                      table<pk_operand>(a[4]), int64_t(a[5]), table<int64_t>(a[6]), int64_t(a[7]),
-                      reinterpret_cast<uint8_t *>(a[8]), report),
+    Prepared(const Arguments &arguments, const pk_report *report)
+        : reductions_(arguments.check(report)),
           compiled_(all_of(reductions_)),
-          first_result_(size_t(a[5] - a[1])),
-          addresses_(table<pk_operand>(a[4]), int64_t(a[5])) {}
+          first_result_(size_t(arguments.operand_count() - arguments.count)),
+          addresses_(arguments.operands(), arguments.operand_count()) {}
     int64_t elements() const override { return reductions_.elements(); }
     void run(Call &call) override { compiled_.run(call); }
     bool rebind() override {
@@ -353,8 +349,7 @@ class SeveralPrepared final : public PreparedRequest {
 
 std::unique_ptr<PreparedRequest> reduction::prepare(const pk_request &request) {
     const pk_report report{};
-    if (request.entry == PK_REQUEST_REDUCE) return std::make_unique<Prepared>(request.arguments, &report);
-    return std::make_unique<SeveralPrepared>(request.arguments, &report);
+    return std::make_unique<Prepared>(Arguments(request), &report);
 }
 
 }  // namespace pk

@@ -23,7 +23,7 @@ _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
 # Capturing a call may take this many seconds under `auto`, and so many times NumPy's time.
-MAX_PATIENCE, _PATIENCE_RATIO = 1.0, 50
+MAX_PATIENCE, _PATIENCE_RATIO = 1.0, 100
 _MEASURED_CALLS = 2  # measured calls of each engine
 # An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3

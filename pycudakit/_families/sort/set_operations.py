@@ -1,8 +1,13 @@
-"""NumPy's set operations, by sorting and binary search; their results are sorted."""
+"""NumPy's set operations, by sorting and binary search; their results are sorted.
+
+Each has one body, for vectors on the host and on a device. Its parameter `xp` has the array functions: those
+of `ON_HOST`, or NumPy's, which dispatch to tracers. Dask computes the distinct elements of each block first.
+"""
 
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +16,7 @@ from pycudakit._families.sort.searching import searchsorted
 from pycudakit._families.sort.sort_keys import plan_isin
 from pycudakit._families.sort.sorting import argsort, sort
 from pycudakit._families.sort.unique import unique
-from pycudakit._native.dtypes import Array
+from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import native_call
 from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER
@@ -70,28 +75,38 @@ def isin(
         return native_call.run_numpy(
             "isin", REASON_NUMPY_FASTER, numpy
         )  # NumPy's algorithm depends on the values, not only on the size
-    candidates = sort(_as_one_type(wanted.reshape(-1)[:0], candidates)[1].ravel())
-    is_member: Array = np.zeros(wanted.shape, bool)
-    if candidates.size:
-        flat, flat_result = wanted.reshape(-1), is_member.reshape(-1)
-        for first in range(0, flat.size, _PIECE):  # in pieces, to bound the temporary memory
-            piece = flat[first : first + _PIECE].astype(candidates.dtype, copy=False)
-            indices = np.minimum(searchsorted(candidates, piece), candidates.size - 1)
-            np.equal(candidates[indices], piece, out=flat_result[first : first + _PIECE])
-    return np.logical_not(is_member, out=is_member) if invert else is_member
+    flat, candidates = wanted.reshape(-1), sorted_candidates(ON_HOST, wanted.dtype, candidates.ravel())
+    if flat.size <= _PIECE:
+        return is_among(ON_HOST, flat, candidates, invert).reshape(wanted.shape)
+    mask: Array = np.empty(wanted.shape, bool)
+    flat_mask = mask.reshape(-1)
+    for first in range(0, flat.size, _PIECE):  # in pieces, to bound the temporary memory
+        part = slice(first, first + _PIECE)
+        flat_mask[part] = is_among(ON_HOST, flat[part], candidates, invert)
+    return mask
 
 
 _PIECE = 1 << 24  # elements
 
 
-def _as_one_type(wanted: Array, candidates: Array) -> tuple[Array, Array]:
-    common = np.result_type(wanted, candidates)
-    if common.kind == "f" and wanted.dtype.kind in "iu" and candidates.dtype.kind in "iu":
+def sorted_candidates(xp: Any, wanted: DType, candidates: Any) -> Any:
+    """Return the candidates, sorted, in the type that they are compared in with elements of type `wanted`."""
+    common = np.result_type(wanted, candidates.dtype)
+    if common.kind == "f" and wanted.kind in "iu" and candidates.dtype.kind in "iu":
         # int64 and uint64: candidates that the type of `wanted` cannot hold cannot be members.
-        limits = np.iinfo(wanted.dtype)
+        limits, common = np.iinfo(wanted), wanted
         fits = candidates >= 0 if limits.min == 0 else candidates <= np.uint64(limits.max)
-        return wanted, candidates[fits].astype(wanted.dtype)
-    return wanted.astype(common, copy=False), candidates.astype(common, copy=False)
+        candidates = xp.compress(fits, candidates)
+    return xp.sort(candidates.astype(common, copy=False))
+
+
+def is_among(xp: Any, wanted: Any, candidates: Any, invert: bool) -> Any:
+    """Return a mask of the elements that are among the sorted candidates; with `invert`, of the others."""
+    if not candidates.size:
+        return np.full(wanted.shape, bool(invert))
+    wanted = wanted.astype(candidates.dtype, copy=False)
+    nearest = xp.take(candidates, np.minimum(xp.searchsorted(candidates, wanted), candidates.size - 1))
+    return nearest != wanted if invert else nearest == wanted
 
 
 @numpy_for_small(np.union1d)
@@ -163,24 +178,29 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     if not arrays:
         return result
     one, other = (array.ravel() for array in arrays)
-    firsts: list[Array] = []
-    if not assume_unique:
+    return intersection(ON_HOST, one, other, assume_unique, return_indices)
+
+
+def intersection(xp: Any, one: Any, other: Any, are_sets: bool, return_indices: bool) -> Any:
+    """Return the common elements of two vectors, and with `return_indices` their first indices in each."""
+    firsts: list[Any] = []
+    if not are_sets:
         if return_indices:
-            (one, in_one), (other, in_other) = unique(one, True), unique(other, True)
+            (one, in_one), (other, in_other) = xp.unique(one, True), xp.unique(other, True)
             firsts = [in_one, in_other]
         else:
-            one, other = unique(one), unique(other)
+            one, other = xp.unique(one), xp.unique(other)
     both = np.concatenate((one, other))
     if not return_indices:
-        both = sort(both)
-        return both[:-1][both[1:] == both[:-1]]
-    order = argsort(both, kind="stable")
-    both = both[order]
+        both = xp.sort(both)
+        return xp.compress(both[1:] == both[:-1], both[:-1])
+    order = xp.argsort(both, kind="stable")
+    both = xp.take(both, order)
     is_common = both[1:] == both[:-1]
-    indices = order[:-1][is_common], order[1:][is_common] - one.size
+    indices = [xp.compress(is_common, order[:-1]), xp.compress(is_common, order[1:]) - one.size]
     if firsts:
-        indices = firsts[0][indices[0]], firsts[1][indices[1]]
-    return both[:-1][is_common], *indices
+        indices = [xp.take(first, index) for first, index in zip(firsts, indices, strict=True)]
+    return xp.compress(is_common, both[:-1]), *indices
 
 
 @numpy_for_small(np.setdiff1d)
@@ -214,8 +234,14 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     arrays, result = arrays_or_numpy_result("setdiff1d", numpy, ar1, ar2)
     if not arrays:
         return result
-    kept: Any = arrays[0].ravel() if assume_unique else unique(arrays[0])
-    return kept[isin(kept, arrays[1], invert=True)]
+    one, other = (array.ravel() for array in arrays)
+    return difference(ON_HOST, one, other, assume_unique)
+
+
+def difference(xp: Any, one: Any, other: Any, is_set: bool) -> Any:
+    """Return the elements of a vector that are not in the other one."""
+    kept = one if is_set else xp.unique(one)
+    return xp.compress(xp.isin(kept, other, invert=True), kept)
 
 
 @numpy_for_small(np.setxor1d)
@@ -249,13 +275,19 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     arrays, result = arrays_or_numpy_result("setxor1d", numpy, ar1, ar2)
     if not arrays:
         return result
-    if not assume_unique:
-        arrays = list(map(unique, arrays))
-    both = sort(np.concatenate(arrays, axis=None))
-    if both.size == 0:
+    one, other = (array.ravel() for array in arrays)
+    return symmetric_difference(ON_HOST, one, other, assume_unique)
+
+
+def symmetric_difference(xp: Any, one: Any, other: Any, are_sets: bool) -> Any:
+    """Return the elements that are in exactly one of two vectors."""
+    if not are_sets:
+        one, other = xp.unique(one), xp.unique(other)
+    both = xp.sort(np.concatenate((one, other)))
+    if not both.size:
         return both
-    differs = np.concatenate(([True], both[1:] != both[:-1], [True]))
-    return both[differs[1:] & differs[:-1]]
+    differs = np.concatenate((np.array([True]), both[1:] != both[:-1], np.array([True])))
+    return xp.compress(differs[1:] & differs[:-1], both)
 
 
 def _numpy_values(x: Any, /) -> Any:
@@ -289,3 +321,18 @@ def unique_values(x: Any) -> Any:
     array([1, 3])
     """
     return unique(x, equal_nan=False)
+
+
+def _compress(mask: Array, a: Array) -> Array:
+    return a[mask]
+
+
+ON_HOST = SimpleNamespace(
+    argsort=argsort,
+    compress=_compress,
+    isin=isin,
+    searchsorted=searchsorted,
+    sort=sort,
+    take=np.take,
+    unique=unique,
+)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._dask.call_arguments import CallArguments, Function, as_dtype, flat, needs_whole_array, sample
 from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._families.matmul.matrix_power import power_by_squaring
+from pycudakit._families.scan.differences import differences
 from pycudakit._interop.foreign_arrays import is_dask
 from pycudakit._runtime.operands import axis_index
 from pycudakit.fusing.composites.decorator import NumPyOnly
@@ -166,12 +167,7 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     x = args[0]
     arguments.check_sizes(x)
     function(np.ones((2,) * x.ndim, x.dtype), arguments["n"], arguments["axis"])  # raises NumPy's errors
-    before = (slice(None),) * normalize_axis_index(arguments["axis"], x.ndim)
-    later, sooner = (*before, slice(1, None)), (*before, slice(None, -1))
-    subtract = public_api().not_equal if x.dtype == bool else public_api().subtract
-    for _ in range(arguments["n"]):
-        x = subtract(x[later], x[sooner])
-    return x
+    return differences(public_api(), x, arguments["n"], arguments["axis"])
 
 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

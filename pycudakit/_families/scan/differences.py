@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._families.elementwise.ufuncs import not_equal, subtract
-from pycudakit._native.dtypes import BOOL
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
 
@@ -47,26 +48,30 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
     >>> pk.diff([1, 4, 9, 16], n=2)
     array([2, 2])
     """
-    if n == 0:
-        return a
+    return a if n == 0 else differences(ON_HOST, np.asanyarray(a), n, axis, prepend, append)
+
+
+def differences(
+    xp: Any, a: Any, n: int, axis: int, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN
+) -> Any:
+    """Take differences of a host array, a tracer or a Dask array with the functions of `xp`."""
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
-    a = np.asanyarray(a)
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = int(np.lib.array_utils.normalize_axis_index(axis, a.ndim))
+    axis = normalize_axis_index(axis, a.ndim)
     parts = [a]
-    for index, edge in ((0, prepend), (2, append)):
-        if edge is _NOT_GIVEN:
-            continue
-        part = np.asanyarray(edge)
-        if part.ndim == 0:
-            part = np.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
-        parts.insert(index, part)
+    for position, edge in ((0, prepend), (2, append)):
+        if edge is not _NOT_GIVEN:
+            shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+            parts.insert(position, np.broadcast_to(edge, shape) if np.ndim(edge) == 0 else edge)
     if len(parts) > 1:
         a = np.concatenate(parts, axis)
     late, early = ((slice(None),) * axis + (s,) for s in (slice(1, None), slice(None, -1)))
-    differ = not_equal if a.dtype == BOOL else subtract
+    differ = xp.not_equal if a.dtype == np.bool_ else xp.subtract
     for _ in range(n):
         a = differ(a[late], a[early])
     return a
+
+
+ON_HOST = SimpleNamespace(not_equal=not_equal, subtract=subtract)

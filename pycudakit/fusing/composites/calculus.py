@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pycudakit._families.scan.differences import differences
 from pycudakit._interop.foreign_arrays import is_dask
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.operands import axis_index
@@ -27,26 +28,7 @@ _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Compute the n-th difference along an axis, as `pycudakit.diff` does."""
     a = as_array(a)
-    if n == 0:
-        return a
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n!r}")
-    if np.ndim(a) == 0:
-        raise ValueError("diff requires input that is at least one dimensional")
-    axis = normalize_axis_index(axis, np.ndim(a))
-    parts = [a]
-    for position, value in ((0, prepend), (2, append)):
-        if value is _NOT_GIVEN:
-            continue
-        edge_shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
-        parts.insert(position, np.broadcast_to(value, edge_shape) if np.ndim(value) == 0 else value)
-    if len(parts) > 1:
-        a = np.concatenate(parts, axis)
-    late, early = _along(axis, slice(1, None)), _along(axis, slice(None, -1))
-    differ = np.not_equal if a.dtype == np.bool_ else np.subtract
-    for _ in range(n):
-        a = differ(a[late], a[early])
-    return a
+    return a if n == 0 else differences(np, a, n, axis, prepend, append)
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:

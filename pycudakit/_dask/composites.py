@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit import errors
 from pycudakit._dask.call_arguments import CallArguments, Function, as_dtype, flat, needs_whole_array, sample
 from pycudakit._dask.lazy_imports import dask_array, public_api
+from pycudakit._families.matmul.contraction import kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._families.scan.differences import differences
 from pycudakit._interop.foreign_arrays import is_dask
@@ -140,12 +143,10 @@ def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     arguments = CallArguments(function, args, kwargs, "", lazy="a b")
     a, b = (dask_array().asarray(arguments[name]) for name in ("a", "b"))
     arguments.check_sizes(a, b)
-    a, b = (each[(np.newaxis,) * max(0, other.ndim - each.ndim)] for each, other in ((a, b), (b, a)))
-    products = public_api().multiply(
-        a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim]
-    )
-    shape = [n * m for n, m in zip(a.shape, b.shape, strict=True)]
-    return dask_array().empty(shape, dtype=products.dtype) if 0 in shape else products.reshape(shape)
+    shape = [math.prod(n) for n in itertools.zip_longest(a.shape[::-1], b.shape[::-1], fillvalue=1)][::-1]
+    if 0 in shape:
+        return dask_array().empty(shape, dtype=np.result_type(a.dtype, b.dtype))
+    return kronecker(a, b, public_api().multiply)
 
 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

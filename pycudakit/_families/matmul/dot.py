@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit._families.elementwise.manipulation import contiguous
 from pycudakit._families.elementwise.ufuncs import divide, multiply
 from pycudakit._families.matmul.matmul import product
 from pycudakit._families.reduce import lowering
@@ -19,7 +18,7 @@ from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, pa
 from pycudakit._families.reduce.sums import sum
 from pycudakit._families.reduce.truth_values import all
 from pycudakit._native import allocator
-from pycudakit._native.dtypes import FLOAT32, FLOAT64, Array
+from pycudakit._native.dtypes import FLOAT32, FLOAT64
 from pycudakit._runtime import native_call, operands
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
@@ -95,12 +94,6 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if max(x.ndim, y.ndim) > 1:
         return contract("dot", functools.partial(np.dot, a, b), a, b, axis, out)
     return sum_of_products("dot", numpy, a, b, out=out)
-
-
-def as_matrix(array: Array, order: list[int], *shape: int) -> Array:
-    """Return an array with its axes in an order and grouped to a matrix: a view if possible."""
-    matrix: Array = contiguous(array.transpose(order)).reshape(shape)
-    return matrix
 
 
 def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:

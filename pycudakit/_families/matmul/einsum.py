@@ -12,15 +12,11 @@ import numpy as np
 
 from pycudakit._families.elementwise.manipulation import (
     ascontiguousarray,
-    contiguous,
     copy_function,
     with_layout_of,
 )
-from pycudakit._families.elementwise.ufuncs import multiply
-from pycudakit._families.matmul.dot import as_matrix, sum_of_products
-from pycudakit._families.matmul.matmul import product
-from pycudakit._families.reduce import sums, truth_values
-from pycudakit._native import allocator
+from pycudakit._families.matmul import host_contraction
+from pycudakit._families.matmul.contraction import Part, contract_pair, sum_unshared, with_distinct_labels
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
 from pycudakit._runtime.dispatch_cache import numpy_for_small
@@ -114,7 +110,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
 def _empty_in_nditer_order(parsed: list[str], arrays: list[Array], dtype: Any) -> Array:
     """Allocate a result in the memory layout that NumPy's iterator over the operands gives it."""
     *labels, result = parsed
-    parts = [_with_diagonals(subscript, array) for subscript, array in zip(labels, arrays, strict=True)]
+    parts = [with_distinct_labels(subscript, array) for subscript, array in zip(labels, arrays, strict=True)]
     axes = result + "".join(sorted({*"".join(labels)} - {*result}))
     nditer: Any = np.nditer
     iterator = nditer(
@@ -129,12 +125,6 @@ def _empty_in_nditer_order(parsed: list[str], arrays: list[Array], dtype: Any) -
     )
     new: Array = iterator.operands[-1]
     return new
-
-
-def _with_diagonals(labels: str, array: Array) -> tuple[str, Array]:
-    """Take diagonals of an operand for repeated labels; return the distinct labels and the view."""
-    distinct = "".join(dict.fromkeys(labels))
-    return distinct, array if distinct == labels else np.einsum(f"{labels}->{distinct}", array)
 
 
 def _is_small(sizes: dict[str, int]) -> bool:
@@ -175,60 +165,16 @@ def parse_subscripts(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None
 
 def _einsum(parsed: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
     *labels, result = parsed
-    views = []
+    parts = []
     for number, (subscript, array) in enumerate(zip(labels, arrays, strict=True)):
-        distinct, view = _with_diagonals(subscript, array)
-        others = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
-        alone = tuple(i for i, label in enumerate(distinct) if label not in others)
-        if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):
-            view = _sum(view, alone, dtype)
-            distinct = "".join(label for label in distinct if label in others)
-        moved_only = len(arrays) == 1 and not alone  # NumPy keeps even the byte order
-        views.append((distinct, np.asarray(view, None if moved_only else dtype)))
-    if len(views) == 1:
-        distinct, view = views[0]
-        return ascontiguousarray(view.transpose([distinct.index(c) for c in result])).reshape(
-            [sizes[c] for c in result]
-        )
-    return _contract_two(views[0], views[1], result, sizes)
-
-
-def _sum(view: Array, axes: tuple[int, ...], dtype: Any) -> Any:
-    if dtype.kind == "b":
-        return truth_values.any(view, axes)
-    return sums.sum(view, axes, dtype=dtype)
-
-
-def _contract_two(
-    first: tuple[str, Array], second: tuple[str, Array], result: str, sizes: dict[str, int]
-) -> Any:
-    (left, x), (right, y) = first, second
-    both = [c for c in left if c in right]
-    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
-    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
-
-    def arranged(labels: str, array: Array, *groups: list[str]) -> Array:
-        order = [labels.index(c) for group in groups for c in group]
-        shape = [math.prod(sizes[c] for c in group) for group in groups]
-        return as_matrix(array, order, *shape)
-
-    def of_elements(labels: str, array: Array) -> Array:
-        order = [labels.index(c) for c in result if c in labels]
-        shape = [sizes[c] if c in labels else 1 for c in result]
-        return np.asarray(array.transpose(order)).reshape(shape)
-
-    shape = [sizes[c] for c in (*stack, *rows, *columns)]
-    if not depth:
-        with np.errstate(all="ignore"):
-            out = allocator.empty([sizes[c] for c in result], x.dtype)
-            return multiply(of_elements(left, x), of_elements(right, y), out=out)
-    if not rows and not columns:
-        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        contracted = sum_of_products("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
-    else:
-        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
-        if not stack:
-            a, b = a[0], b[0]
-        contracted = product("einsum", lambda: np.matmul(a, b), a, b, warns=None)
-    order = [(*stack, *rows, *columns).index(c) for c in result]
-    return contiguous(np.asarray(contracted).reshape(shape).transpose(order))
+        distinct = with_distinct_labels(subscript, array)
+        shared = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
+        part = sum_unshared(host_contraction, distinct, shared, dtype)
+        moved_only = len(arrays) == 1 and part is distinct  # NumPy keeps even the byte order
+        parts.append(Part(part.labels, np.asarray(part.array, None if moved_only else dtype)))
+    if len(parts) > 1:
+        return contract_pair(host_contraction, parts[0], parts[1], result, sizes)
+    own, array = parts[0]
+    return ascontiguousarray(array.transpose([own.index(c) for c in result])).reshape(
+        [sizes[c] for c in result]
+    )

@@ -6,7 +6,6 @@ Contractions are reshaped to matrix products or to sums of products along the la
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from typing import Any
 
@@ -15,10 +14,11 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._families.elementwise.ufunc_methods import as_ufunc
 from pycudakit._families.elementwise.ufuncs import multiply
-from pycudakit._families.matmul.dot import as_matrix, contract, dot, multiply_by_scalar, sum_of_products
-from pycudakit._families.matmul.matmul import NONE, laid_out, product
+from pycudakit._families.matmul import host_contraction
+from pycudakit._families.matmul.contraction import contract_axes, kronecker
+from pycudakit._families.matmul.dot import contract, dot, multiply_by_scalar, sum_of_products
+from pycudakit._families.matmul.matmul import NONE, laid_out
 from pycudakit._families.reduce import sums
-from pycudakit._native import allocator
 from pycudakit._runtime import native_call
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
@@ -271,16 +271,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     parsed = contracted_axes(axes, x.shape, y.shape)
     if parsed is None:
         return numpy()  # NumPy raises, or accepts unusual axes
-    of_x, of_y = parsed
-    kept_of_x = [d for d in range(x.ndim) if d not in of_x]
-    kept_of_y = [d for d in range(y.ndim) if d not in of_y]
-    depth = math.prod(x.shape[d] for d in of_x)
-    shape = (*(x.shape[d] for d in kept_of_x), *(y.shape[d] for d in kept_of_y))
-    left = as_matrix(x, [*kept_of_x, *of_x], math.prod(x.shape[d] for d in kept_of_x), depth)
-    right = as_matrix(y, [*of_y, *kept_of_y], depth, math.prod(y.shape[d] for d in kept_of_y))
-    flat = left.shape[0], right.shape[1]
-    result = product("tensordot", lambda: numpy().reshape(flat), left, right, warns="dot")
-    return result.reshape(shape)
+    return contract_axes(host_contraction, "tensordot", x, y, parsed)
 
 
 def contracted_axes(
@@ -339,15 +330,7 @@ def kron(a: Any, b: Any) -> Any:
         return native_call.numpy_fallback("kron", functools.partial(np.kron, a, b))
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
-    count = max(x.ndim, y.ndim)
-    x = x.reshape((1,) * (count - x.ndim) + x.shape)
-    y = y.reshape((1,) * (count - y.ndim) + y.shape)
-    sizes = list(zip(x.shape, y.shape, strict=True))
-    of_x = tuple(size for n, _ in sizes for size in (n, 1))
-    of_y = tuple(size for _, n in sizes for size in (1, n))
-    out = allocator.empty(tuple(size for pair in sizes for size in pair), np.result_type(x, y))
-    multiply(x.reshape(of_x), y.reshape(of_y), out=out)
-    return out.reshape([n * m for n, m in sizes])
+    return kronecker(x, y, host_contraction.multiply)
 
 
 @numpy_for_small(np.trace)

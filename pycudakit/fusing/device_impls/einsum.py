@@ -11,12 +11,13 @@ import itertools
 import math
 import string
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from pycudakit._families.matmul.contraction import Part, contract_pair, sum_unshared, with_distinct_labels
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.device_impls.matmul import as_matrix, as_tracers, dots, family, product
+from pycudakit.fusing.device_impls.matmul import DeviceContraction, as_tracers, family
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, implements
@@ -30,13 +31,6 @@ _PATHS = ("greedy", "optimal")
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 # Before NumPy 2.4, some contractions along a path ignored `dtype=`.
 _PATHS_HEED_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
-
-
-class _Part(NamedTuple):
-    """An operand and one label (a letter) for each of its axes."""
-
-    labels: str
-    array: Any
 
 
 @_implements(np.einsum)
@@ -78,13 +72,16 @@ def _einsum(
             return NotImplemented
     if sizes is None or out is not None:
         return NotImplemented
-    distinct = [_distinct(trace, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
+    distinct = [
+        _without_repeats(with_distinct_labels(*part), sizes) for part in zip(labels, arrays, strict=True)
+    ]
+    xp = DeviceContraction(trace)
     parts = []
     for number, part in enumerate(distinct):
         others = {*result}.union(*(p.labels for p in distinct if p is not part))
         own = part.array.dtype.newbyteorder("=") if number in paired else dtype
-        parts.append(_typed(_without(trace, part, others, own), dtype))
-    contracted = _contract_all(trace, parts, result, sizes, path)
+        parts.append(_typed(sum_unshared(xp, _typed(part, own), others, own), dtype))
+    contracted = _contract_all(xp, parts, result, sizes, path)
     is_as_asked = order == "K" or not result or trace.materialize(contracted).flags[order]
     return contracted if is_as_asked else trace.call(np.copy, (contracted, order), {})
 
@@ -196,131 +193,69 @@ def _sizes(labels: Sequence[str], arrays: Sequence[Tracer]) -> dict[str, int] | 
     return sizes
 
 
-def _distinct(trace: Trace, labels: str, a: Tracer, sizes: dict[str, int]) -> _Part:
-    """Return a view with each label once (the diagonal), without the axes of length 1 that broadcast."""
-    distinct = "".join(dict.fromkeys(labels))
-    if distinct != labels:
-        a = trace.view(a, lambda array: np.einsum(f"{labels}->{distinct}", array))
-    repeated = tuple(d for d, label in enumerate(distinct) if a.shape[d] != sizes[label])
-    if repeated:
-        a = trace.view(a, lambda array: np.squeeze(array, repeated))
-    return _Part("".join(label for d, label in enumerate(distinct) if d not in repeated), a)
+def _without_repeats(part: Part, sizes: dict[str, int]) -> Part:
+    """Return a view without the axes of length 1 that broadcast."""
+    labels, a = part
+    repeated = tuple(d for d, label in enumerate(labels) if a.shape[d] != sizes[label])
+    if not repeated:
+        return part
+    return Part("".join(c for d, c in enumerate(labels) if d not in repeated), np.squeeze(a, repeated))
 
 
-def _without(trace: Trace, part: _Part, others: set[str], dtype: Any) -> _Part:
-    """Cast an operand and sum it along the axes that no other operand or result has."""
-    labels, a = _typed(part, dtype)
-    unshared = tuple(d for d, label in enumerate(labels) if label not in others)
-    if unshared:
-        a = trace.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": unshared})
-        a = a if a.dtype == dtype else a.astype(dtype)
-        labels = "".join(label for label in labels if label in others)
-    return _Part(labels, a)
-
-
-def _typed(part: _Part, dtype: Any) -> _Part:
-    return part if part.array.dtype == dtype else _Part(part.labels, part.array.astype(dtype))
+def _typed(part: Part, dtype: Any) -> Part:
+    return part if part.array.dtype == dtype else Part(part.labels, part.array.astype(dtype))
 
 
 def _contract_all(
-    trace: Trace,
-    parts: list[_Part],
+    xp: DeviceContraction,
+    parts: list[Part],
     result: str,
     sizes: dict[str, int],
     path: Sequence[Sequence[int]],
 ) -> Any:
     if len(parts) == 1:
-        return _in_order(trace, parts[0].array, parts[0].labels, result)
+        ((labels, a),) = parts
+        return xp.contiguous(a.transpose(tuple(labels.index(c) for c in result))) if labels else a
     for step in path:
         group = [parts.pop(n) for n in sorted(step, reverse=True)]
         while len(group) > 1:
             first, second = group.pop(), group.pop()
-            group.append(_contract_parts(trace, first, second, [*group, *parts], result, sizes))
+            group.append(_contract_parts(xp, first, second, [*group, *parts], result, sizes))
         parts += group
     while len(parts) > 1:  # greedily: the pair with the smallest product first
         pairs = itertools.combinations(range(len(parts)), 2)
         i, k = min(pairs, key=lambda pair: _product_size(parts, pair, result, sizes))
         second, first = parts.pop(k), parts.pop(i)
-        parts.append(_contract_parts(trace, first, second, parts, result, sizes))
+        parts.append(_contract_parts(xp, first, second, parts, result, sizes))
     return parts[0].array
 
 
-def _product_size(parts: list[_Part], pair: tuple[int, int], result: str, sizes: dict[str, int]) -> int:
+def _product_size(parts: list[Part], pair: tuple[int, int], result: str, sizes: dict[str, int]) -> int:
     first, second = (parts[n] for n in pair)
     others = [part for n, part in enumerate(parts) if n not in pair]
     return math.prod(sizes[label] for label in _contracted_labels(first, second, others, result))
 
 
 def _contract_parts(
-    trace: Trace,
-    first: _Part,
-    second: _Part,
-    others: Sequence[_Part],
+    xp: DeviceContraction,
+    first: Part,
+    second: Part,
+    others: Sequence[Part],
     result: str,
     sizes: dict[str, int],
-) -> _Part:
+) -> Part:
     """Contract two operands; keep the labels that the other operands or the result need."""
     labels = _contracted_labels(first, second, others, result) if others else result
-    return _Part(labels, _contract(trace, first, second, labels, sizes))
+    contracted = contract_pair(xp, first, second, labels, sizes)
+    if not labels:
+        contracted.is_scalar = True
+    return Part(labels, contracted)
 
 
-def _contracted_labels(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
-    """Return the labels of the contraction of two operands, in the order of `_contract`."""
+def _contracted_labels(first: Part, second: Part, others: Sequence[Part], result: str) -> str:
+    """Return the labels of the contraction of two operands, in the order of `contract_pair`."""
     left, right = first.labels, second.labels
     needed = {*result}.union(*(part.labels for part in others))
     stack = [c for c in left if c in right]
     rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
     return "".join(c for c in (*stack, *rows, *columns) if c in needed)
-
-
-def _in_order(trace: Trace, a: Any, labels: Sequence[str], result: str) -> Any:
-    """Return a copy whose labelled axes are in the order of `result`."""
-    if not labels:
-        return a
-    return trace.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
-
-
-def _contract(
-    trace: Trace,
-    first: _Part,
-    second: _Part,
-    result: str,
-    sizes: dict[str, int],
-) -> Any:
-    (left, x), (right, y) = first, second
-    shared = [c for c in left if c in right]
-    summed, batch = [c for c in shared if c not in result], [c for c in result if c in shared]
-    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
-
-    def arranged(labels: str, array: Tracer, *groups: list[str]) -> Any:
-        order = [labels.index(c) for group in groups for c in group]
-        return as_matrix(trace, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
-
-    def of_elements(labels: str, array: Tracer) -> Any:
-        if not labels:
-            return array
-        order = [labels.index(c) for c in result if c in labels]
-        return array.transpose(tuple(order))[tuple(slice(None) if c in labels else None for c in result)]
-
-    if not summed:
-        with np.errstate(all="ignore"):
-            return of_elements(left, x) * of_elements(right, y)
-    if not rows and not columns:
-        a, b = arranged(left, x, batch, summed), arranged(right, y, batch, summed)
-        product_array = dots(trace, "einsum", a, b, warns=False)
-    else:
-        a, b = arranged(left, x, batch, rows, summed), arranged(right, y, batch, summed, columns)
-        if not batch:
-            a, b = a[0], b[0]
-        product_array = product(trace, a, b, "einsum", None)
-    labels_made = (*batch, *rows, *columns)
-    product_array = (
-        product_array.reshape([sizes[c] for c in labels_made]) if labels_made else product_array.reshape(())
-    )
-    if not labels_made:
-        product_array.is_scalar = True
-    return (
-        product_array
-        if "".join(labels_made) == result
-        else _in_order(trace, product_array, labels_made, result)
-    )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pycudakit._families.matmul.contraction import contract_axes, kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
@@ -122,6 +123,34 @@ def as_matrix(trace: Trace, a: Tracer, order: Sequence[int], *shape: int) -> Any
     return turned.reshape(shape)
 
 
+class DeviceContraction:
+    """The functions that the bodies in `_families/matmul/contraction.py` call, for device-resident arrays."""
+
+    multiply = staticmethod(operator.mul)
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.as_matrix = functools.partial(as_matrix, trace)
+
+    def product(self, name: str, _: Any, a: Any, b: Any, *, warns: str | None) -> Any:
+        """Return the product of matrices, or of stacks of them."""
+        return product(self._trace, a, b, name, warns)
+
+    def dots(self, name: str, a: Any, b: Any, *, warns: bool) -> Any:
+        """Return the sums of products along the last axes."""
+        return dots(self._trace, name, a, b, warns)
+
+    def contiguous(self, a: Any) -> Any:
+        """Return a copy in C order."""
+        return self._trace.call(np.copy, (a, "C"), {})
+
+    def sum(self, a: Any, axes: tuple[int, ...], dtype: Any) -> Any:
+        """Return the sum along axes in a dtype; that of bools is `any`."""
+        a = a if a.dtype == dtype else a.astype(dtype)
+        total = self._trace.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": axes})
+        return total if total.dtype == dtype else total.astype(dtype)
+
+
 @_implements(np.tensordot)
 def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Any:
     """Contract pairs of axes of two arrays."""
@@ -136,14 +165,7 @@ def _along_pairs(trace: Trace, name: str, a: Any, b: Any, axes: Any) -> Any:
     axes_pair = family("tensor_products").contracted_axes(axes, x.shape, y.shape)
     if axes_pair is None:
         return NotImplemented
-    summed_x, summed_y = axes_pair
-    free_x = [d for d in range(x.ndim) if d not in summed_x]
-    free_y = [d for d in range(y.ndim) if d not in summed_y]
-    rows, columns = [x.shape[d] for d in free_x], [y.shape[d] for d in free_y]
-    depth = math.prod(x.shape[d] for d in summed_x)
-    left = as_matrix(trace, x, [*free_x, *summed_x], math.prod(rows), depth)
-    right = as_matrix(trace, y, [*summed_y, *free_y], depth, math.prod(columns))
-    return product(trace, left, right, name, "dot").reshape((*rows, *columns))
+    return contract_axes(DeviceContraction(trace), name, x, y, axes_pair)
 
 
 @_implements(np.dot)
@@ -173,14 +195,7 @@ def _kron(trace: Trace, a: Any, b: Any) -> Any:
     both = _both(trace, a, b)
     if both is None:
         return NotImplemented
-    x, y = both
-    count = max(x.ndim, y.ndim)
-    sizes = [(1,) * (count - each.ndim) + each.shape for each in (x, y)]
-    pairs = list(zip(*sizes, strict=True))
-    product_of = x.reshape([n for first, _ in pairs for n in (first, 1)]) * y.reshape(
-        [n for _, second in pairs for n in (1, second)]
-    )
-    return product_of.reshape([first * second for first, second in pairs])
+    return kronecker(*both, operator.mul)
 
 
 if hasattr(np, "vecdot"):

@@ -422,12 +422,14 @@ def histogram2d(
         else:
             result, _ = binning.weighted_count(request.choice, arrays, axis_bins, weight_array)
         core[...] = result.reshape(core.shape)
-    if density:
-        total = core.sum()
-        core = core / np.diff(edges[0]).reshape(-1, 1)
-        core = core / np.diff(edges[1]).reshape(1, -1)
-        core /= total
-    return core, *edges
+    return as_density(core, edges, core.sum()) if density else core, *edges
+
+
+def as_density(hist: Any, edges: Sequence[Any], total: Any) -> Any:
+    """Divide a histogram, on the host or on a device, by the bins' volumes and by the total."""
+    for axis, axis_edges in enumerate(edges):
+        hist = hist / np.diff(axis_edges).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
+    return hist / total
 
 
 def histogram2d_edges(

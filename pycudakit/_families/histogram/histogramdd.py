@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from pycudakit._families.elementwise.ufuncs import add, equal, multiply, subtract
-from pycudakit._families.histogram.histogram import bincount
+from pycudakit._families.histogram.histogram import as_density, bincount
 from pycudakit._families.reduce.min_max import max as greatest
 from pycudakit._families.reduce.min_max import min as least
 from pycudakit._families.sort.searching import searchsorted
@@ -80,25 +81,34 @@ def histogramdd(
     shape = tuple(len(each) + 1 for each in edges)  # with a bin for the outside at both ends
     if math.prod(shape) > np.iinfo(np.intp).max:
         raise ValueError("invalid dims: array size defined by dims is larger than the maximum possible size.")
-    indices: Any = None
-    for column, axis_edges, length in zip(columns, edges, shape, strict=True):
-        index = searchsorted(axis_edges, column, side="right")
-        index = subtract(index, equal(column, axis_edges[-1]))  # the last bin includes its right edge
-        indices = index if indices is None else add(multiply(indices, length), index)
+    indices = flat_bins(_ON_HOST, columns, edges, edges)
     weight_array = arrays[1] if len(arrays) > 1 else None
     return histogram_from_counts(bincount(indices, weight_array, math.prod(shape)), edges, density)
+
+
+_ON_HOST = SimpleNamespace(
+    add=add, equal=equal, multiply=multiply, searchsorted=searchsorted, subtract=subtract
+)
+
+
+def flat_bins(xp: Any, columns: Sequence[Any], edges: Sequence[Array], placed_edges: Sequence[Any]) -> Any:
+    """Return the flat index of each point's bin, with a bin for the outside at both ends of each axis.
+
+    `xp` has the functions of the columns' arrays, and `placed_edges` are the edges where the columns are.
+    """
+    indices: Any = None
+    for column, axis_edges, placed in zip(columns, edges, placed_edges, strict=True):
+        index = xp.searchsorted(placed, column, side="right")
+        index = xp.subtract(index, xp.equal(column, axis_edges[-1]))  # the last bin includes its right edge
+        indices = index if indices is None else xp.add(xp.multiply(indices, axis_edges.size + 1), index)
+    return indices
 
 
 def histogram_from_counts(counts: Array, edges: Any, density: Any) -> tuple[Array, Any]:
     """Make the histogram from counts that include the outside at both ends of each axis."""
     shape = tuple(len(each) + 1 for each in edges)
     hist = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(edges)]
-    if density:
-        total = hist.sum()
-        for axis, axis_edges in enumerate(edges):
-            hist = hist / np.diff(axis_edges).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
-        hist /= total
-    return hist, edges
+    return as_density(hist, edges, hist.sum()) if density else hist, edges
 
 
 def edges_of(columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Any]) -> Any:

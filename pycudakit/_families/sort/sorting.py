@@ -6,6 +6,7 @@ NaN sorts last, -0.0 and 0.0 are equal, and every sort is stable. The engines so
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -266,11 +267,18 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     if choice.engine == "numpy":
         return native_call.run_numpy("lexsort", choice.reason, lambda: np.lexsort(keys, axis))
     axis = operator.index(axis)  # NumPy's lexsort accepts a bool
-    order = argsort_along(choice, ordinary[0], axis)
-    for key in ordinary[1:]:
-        # Each sort is stable, so that earlier keys decide among equal elements.
-        next_order = argsort_along(choice, np.take_along_axis(key, order, axis), axis)
-        order = np.take_along_axis(order, next_order, axis)
+    return lexsort_order(
+        ordinary,
+        lambda key: argsort_along(choice, key, axis),
+        lambda array, order: np.take_along_axis(array, order, axis),
+    )
+
+
+def lexsort_order(keys: Sequence[Any], argsort: Callable[[Any], Any], take: Callable[[Any, Any], Any]) -> Any:
+    """Return the order of keys on the host or on a device, by a stable `argsort` and `take` along an axis."""
+    order = argsort(keys[0])
+    for key in keys[1:]:  # earlier keys decide among equal elements
+        order = take(order, argsort(take(key, order)))
     return order
 
 

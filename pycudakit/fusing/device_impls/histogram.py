@@ -143,7 +143,8 @@ def _histogram2d(
             shape = [edges.size - 1 for edges in result.edges]
             hist = result.counts.reshape(shape).astype(float)
             if density:
-                hist = _as_density(trace, hist, result.edges, weights is not None)
+                total = np.sum(hist) if weights is None else _padded_sum(trace, hist)
+                hist = _function("as_density")(hist, result.edges, total)
             return hist, *(own.copy() for own in result.edges)
     if weights is None:
         return trace.on_device(_function("histogram2d"), (x, y, bins, range, density), {}, num_device_args=2)
@@ -155,13 +156,6 @@ def _histogram2d(
 
     rest = trace.resolved((bins, range, density))
     return trace.on_device(histogram2d, (x, y, weights), {}, num_device_args=3)
-
-
-def _as_density(trace: Trace, hist: Any, edges: Sequence[Any], is_weighed: bool) -> Any:
-    total = _padded_sum(trace, hist) if is_weighed else np.sum(hist)
-    for axis, axis_edges in enumerate(edges):
-        hist = hist / np.diff(axis_edges).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
-    return hist / total
 
 
 def _padded_sum(trace: Trace, hist: Any) -> Any:
@@ -195,17 +189,15 @@ def _histogramdd(
     lengths = [len(each) + 1 for each in edges]  # with one outlier bin at each end
     if math.prod(lengths) > np.iinfo(np.intp).max:
         return NotImplemented
-    flat_bins: Any = None
-    for column, device_axis_edges, axis_edges, length in zip(
-        columns, device_edges, edges, lengths, strict=True
-    ):
-        bin_index = trace.call(np.searchsorted, (device_axis_edges, column), {"side": "right"})
-        bin_index = bin_index - (column == axis_edges[-1])  # the last edge belongs to the last bin
-        flat_bins = bin_index if flat_bins is None else flat_bins * length + bin_index
+    flat_bins = family.flat_bins(np, columns, edges, device_edges)
     flat_counts = histogram_counts.count_integers(trace, flat_bins, math.prod(lengths), weights)
     if flat_counts is not None:
         hist = flat_counts.reshape(lengths).astype(float)[(slice(1, -1),) * len(edges)]
-        hist = _as_density(trace, hist, device_edges, weights is not None) if density else hist.copy()
+        if density:
+            total = np.sum(hist) if weights is None else _padded_sum(trace, hist)
+            hist = _function("as_density")(hist, device_edges, total)
+        else:
+            hist = hist.copy()
         return hist, type(edges)(each.copy() for each in device_edges)
     counts = trace.resolved(trace.call(np.bincount, (flat_bins, weights, math.prod(lengths)), {}))
     return trace.wrap(family.histogram_from_counts(counts, edges, density))

@@ -76,12 +76,9 @@ def _lexsort(trace: Trace, keys: Any, axis: Any = -1) -> Any:
     are_alike = bool(parts) and all(type(key) is Tracer and key.shape == parts[0].shape for key in parts)
     if not are_alike or not (parts[0].ndim and parts[0].size) or axis not in (-1, parts[0].ndim - 1):
         return NotImplemented
-    order = trace.call(np.argsort, (parts[0],), {})
-    for key in parts[1:]:
-        # Each sort is stable, so that earlier keys break ties.
-        following = trace.call(np.argsort, (take_along_unchecked(trace, key, order),), {})
-        order = take_along_unchecked(trace, order, following)
-    return order
+    family = importlib.import_module("pycudakit._families.sort.sorting")
+    take = functools.partial(take_along_unchecked, trace)
+    return family.lexsort_order(parts, lambda key: trace.call(np.argsort, (key,), {}), take)
 
 
 @_implements(np.flatnonzero)

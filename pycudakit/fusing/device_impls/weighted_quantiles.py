@@ -1,4 +1,7 @@
-"""Weighted quantiles of device-resident arrays: sort, add up the weights, count below each level."""
+"""Weighted quantiles of device-resident arrays: sort, add up the weights, count below each level.
+
+The host's body cannot serve: NumPy adds the weights sequentially, which a device's sums can only bound.
+"""
 
 from __future__ import annotations
 

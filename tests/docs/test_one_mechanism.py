@@ -211,3 +211,30 @@ def test_composites_have_one_body():
     assert len(composites) > 10
     assert composites & public_functions("fusing/device_impls/") == set()
     assert composites & public_functions("_families/") == set()
+
+
+@pytest.mark.parametrize(
+    ("body", "family", "callers"),
+    [
+        ("sorted_candidates", "sort/set_operations", "set_operations"),
+        ("is_among", "sort/set_operations", "set_operations"),
+        ("intersection", "sort/set_operations", "set_operations"),
+        ("difference", "sort/set_operations", "set_operations"),
+        ("symmetric_difference", "sort/set_operations", "set_operations"),
+        ("lexsort_order", "sort/sorting", "sorting"),
+        ("contract_axes", "matmul/contraction", "matmul"),
+        ("kronecker", "matmul/contraction", "matmul"),
+        ("contract_pair", "matmul/contraction", "einsum"),
+        ("sum_unshared", "matmul/contraction", "einsum"),
+        ("flat_bins", "histogram/histogramdd", "histogram"),
+        ("as_density", "histogram/histogram", "histogram"),
+    ],
+)
+def test_bodies_serve_host_and_device(body, family, callers):
+    assert definitions()[body] == [f"_families/{family}.py"]
+    assert body in ast.unparse(sources()[f"fusing/device_impls/{callers}.py"])
+
+
+@pytest.mark.parametrize("body", ["differences", "kronecker", "power_by_squaring"])
+def test_bodies_serve_dask(body):
+    assert "_dask/composites.py" in called_in(body)

@@ -10,18 +10,18 @@ V = TypeVar("V")
 
 
 class LRUCache(dict[K, V | None], Generic[K, V]):
-    """A dictionary of at most `max_entries` entries; `cache[key]` is None for a key without an entry.
+    """A dictionary of at most `max_entries` entries, two or more; a key without an entry has the value None.
 
     The entries have two generations. Reads and writes move an entry to the recent one. When that has half of
-    the entries, it becomes the older one, whose entries are dropped. So a read of a recent entry is a read of
-    a dict, and costs nothing more.
+    the entries, it becomes the older one, whose entries are dropped. So the half that was used last stays,
+    and a read of a recent entry is a read of a dict, and costs nothing more.
     """
 
     __slots__ = ("_half", "_older")
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()
-        self._half = max(1, max_entries // 2)
+        self._half = max_entries // 2
         self._older: dict[K, V | None] = {}
 
     def __missing__(self, key: K) -> V | None:

@@ -34,6 +34,7 @@ from pycudakit._runtime.cost_model import (
     REASON_NUMPY_FASTER_FOR_SIZE,
 )
 from pycudakit._runtime.interrupts import ended_a_call
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
     NOTHING_TO_COMPUTE,
@@ -129,7 +130,7 @@ class Fused(Generic[P, R]):
         )
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
         # the time of a slow call in NumPy, after which the next one is traced, or an autotuner.
-        self._best: dict[tuple[Any, ...], str | float | Autotuner] = {}
+        self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner] = LRUCache(_MAX_KEYS)
         self._analyses: list[Analysis] = []  # of calls of different kinds
         self._plans = host_replay.PlanCache()
         # The library's own functions see nothing but their arguments.
@@ -143,7 +144,7 @@ class Fused(Generic[P, R]):
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
         if engine == "auto" and not (kwargs or self._strict):
-            best = self._best.get(_plain_key(args))
+            best = self._best[_key_of(args)]
             if best == "numpy":
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
             if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
@@ -195,10 +196,10 @@ class Fused(Generic[P, R]):
 
         `tables` are the Series and DataFrames among the arguments.
         """
-        key = _layouts_of(arrays)
+        key = _key_of(arrays) or ()
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
-        best = self._best.get(key)
+        best = self._best[key]
         if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
             return answer
         if isinstance(best, float) and not self._strict and self.guards is not None:
@@ -222,15 +223,15 @@ class Fused(Generic[P, R]):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if self._strict:
-                self._set_best(key, trace.costs.best())
+                self._best[key] = trace.costs.best()
                 return result
             candidates = trace.costs.candidates(may_replay=self.guards is not None)
             if len(candidates) == 1:
-                self._set_best(key, candidates[0])
+                self._best[key] = candidates[0]
             else:
                 numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
                 numbers = scalars_in([*args, *kwargs.values()])
-                self._set_best(key, Autotuner(numbers, candidates, numpy_seconds))
+                self._best[key] = Autotuner(numbers, candidates, numpy_seconds)
         return result
 
     def _run_measured(
@@ -283,14 +284,9 @@ class Fused(Generic[P, R]):
         seconds = time.thread_time() - began
         if seconds > _SLOW_SECONDS:
             self._best[key] = seconds
-        elif not kwargs and (plain_key := _plain_key(args)):
-            self._set_best(plain_key, "numpy")
+        elif not kwargs and (plain_key := _key_of(args)):
+            self._best[plain_key] = "numpy"
         return result
-
-    def _set_best(self, key: tuple[Any, ...], best: str | float | Autotuner) -> None:
-        if len(self._best) >= _MAX_KEYS:
-            self._best.clear()
-        self._best[key] = best
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
         def compute() -> Any:  # the calls of the body are a part of this one
@@ -492,7 +488,7 @@ class Fused(Generic[P, R]):
         """Return the signature of a call, on the engine that would replay it."""
         engine = context.current_engine()
         if engine == "auto":
-            best = self._best.get(_layouts_of(arrays_in([args, kwargs])))
+            best = self._best[_key_of(arrays_in([args, kwargs]))]
             engine = best if isinstance(best, str) else engine
         return host_replay.signature_of(self, engine, args, kwargs)
 
@@ -597,23 +593,19 @@ _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds
 
 
-def _layouts_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([(array.shape, array.dtype) for array in arrays])
-
-
-def _plain_key(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key of arguments that are arrays and numbers, by which NumPy's time differs; else ()."""
+def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return a key of arrays and numbers, by which the time of a call differs; None for other values."""
     parts: list[Any] = []
-    for value in args:
+    for value in values:
         kind = type(value)
-        if kind is np.ndarray:
+        if kind is np.ndarray or kind is np.memmap:
             parts.append((value.shape, value.dtype))
         elif kind is float:
             parts.append(kind)
         elif kind is int:
             parts.append(value)
         else:
-            return ()
+            return None
     return tuple(parts)
 
 

@@ -79,7 +79,6 @@ def test_full_caches_drop_what_was_not_used():
         cleared = {ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
         found |= {(path, size) for size in sizes if f"{size}.clear" in cleared}
     assert found == {
-        ("fusing/api.py", "self._best"),  # the engines of one function
         ("fusing/memory/double_buffer.py", "self._views"),  # views of a buffer that is swapped
         ("kernels/running/worker_pool.py", "self._binaries"),  # the worker drops its own at the same time
         ("pycuda/_function.py", "self._headers"),

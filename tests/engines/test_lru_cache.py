@@ -19,6 +19,15 @@ def test_entries_that_are_used_stay():
     assert cache[0] is None
 
 
+@pytest.mark.parametrize("max_entries", range(2, 10))
+def test_no_more_than_max_entries(max_entries):
+    cache = LRUCache(max_entries)
+    for number in range(100):
+        cache[number] = number
+        assert cache[number // 2 * 2] == number // 2 * 2
+        assert len(list(cache.live_values())) <= max_entries
+
+
 def test_the_latest_half_stays():
     cache = LRUCache(8)
     for number in range(100):

@@ -118,3 +118,25 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
         engine = autotuner.next_engine((3,))
         chosen.append((engine, autotuner.record_time(engine, seconds)))
     assert chosen == [("cpu", None), ("cpu", None), ("cuda", None), ("cuda", "cuda")]
+
+
+def test_a_call_without_arrays_says_nothing_about_arrays_in_a_container():
+    function = pk.fuse(
+        lambda value: np.sin(value["x"]) * np.cos(value["x"]) if type(value) is dict else value
+    )
+    many = {"x": np.linspace(0, 1, 2_000_000)}
+    with pk.engine("auto"):
+        assert function("no array") == "no array"
+        np.testing.assert_allclose(function(many), function.__wrapped__(many))
+        assert pk.last_call().engine != "numpy"
+
+
+def test_engines_of_calls_used_lately_are_kept():
+    function = pk.fuse(lambda x, n: x + n)
+    x = np.ones(10)
+    with pk.engine("auto"):
+        for number in range(2000):
+            function(x, number)
+            function(x, 7)
+    assert function._best[(x.shape, x.dtype), 7] == "numpy"
+    assert len(list(function._best.live_values())) <= 256

@@ -173,7 +173,7 @@ class DeviceGenerator(Generator):
         """Return a device generator that shares the stream of `generator` and advances it."""
         shared = cls.__new__(cls)
         shared._stream, shared._trace = generator._stream, trace  # noqa: SLF001
-        shared._prefetched = LRUCache(1)  # noqa: SLF001
+        shared._prefetched = LRUCache(2)  # noqa: SLF001
         return shared
 
     def _at(self, stream: Stream) -> Self:

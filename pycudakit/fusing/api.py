@@ -196,7 +196,7 @@ class Fused(Generic[P, R]):
 
         `tables` are the Series and DataFrames among the arguments.
         """
-        key = _key_of(arrays) or ()
+        key = _key_of_all(arrays)
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best[key]
@@ -488,7 +488,7 @@ class Fused(Generic[P, R]):
         """Return the signature of a call, on the engine that would replay it."""
         engine = context.current_engine()
         if engine == "auto":
-            best = self._best[_key_of(arrays_in([args, kwargs]))]
+            best = self._best[_key_of_all(arrays_in([args, kwargs]))]
             engine = best if isinstance(best, str) else engine
         return host_replay.signature_of(self, engine, args, kwargs)
 
@@ -598,7 +598,7 @@ def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
     parts: list[Any] = []
     for value in values:
         kind = type(value)
-        if kind is np.ndarray or kind is np.memmap:
+        if kind is np.ndarray:
             parts.append((value.shape, value.dtype))
         elif kind is float:
             parts.append(kind)
@@ -607,6 +607,11 @@ def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
         else:
             return None
     return tuple(parts)
+
+
+def _key_of_all(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of arrays, memory maps among them."""
+    return _key_of([*map(np.asarray, arrays)]) or ()
 
 
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:

@@ -6,11 +6,9 @@ it run the plan, without tracing, if the signature is equal and no operation may
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.plan import Plan, PlanRun
@@ -118,7 +117,7 @@ class PlanCache:
     """The plans of one fused function, by signature; the least recently used one is dropped first."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
+        self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)
         self.captured = 0  # plans so far
         _caches.add(self)
 
@@ -127,12 +126,10 @@ class PlanCache:
 
         The call log gets the reason for the engine.
         """
-        entry = self._entries.get(signature.key)
+        entry = self._entries[signature.key]
         plan = None if entry is None else entry.plan
         if entry is None or plan is None or not ignores_underflow():
             return NotImplemented
-        with contextlib.suppress(KeyError):  # another thread may have dropped it
-            self._entries.move_to_end(signature.key)
         try:
             run = entry.idle.pop()
         except IndexError:  # other threads are using all of them
@@ -141,21 +138,19 @@ class PlanCache:
         entry.failures = entry.failures + 1 if result is NotImplemented else 0
         if entry.failures >= _MAX_FAILURES:
             entry.drop()
-        elif entry.plan is plan and len(entry.idle) < _MAX_IDLE and self._entries.get(signature.key) is entry:
+        elif entry.plan is plan and len(entry.idle) < _MAX_IDLE and self._entries[signature.key] is entry:
             entry.idle.append(run)
         return result
 
     def plan_of(self, signature: Signature) -> Plan | None:
         """Return the plan of a signature, if it is kept."""
-        entry = self._entries.get(signature.key)
+        entry = self._entries[signature.key]
         return None if entry is None else entry.plan
 
     def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
         """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
-        entry = self._entries.get(signature.key)
+        entry = self._entries[signature.key]
         if entry is None:
-            if len(self._entries) >= _MAX_SIGNATURES:
-                self._entries.popitem(last=False)
             self._entries[signature.key] = _Entry()
             return is_warm
         is_wanted = entry.is_replayable and entry.plan is None and not (is_automatic and entry.is_late)
@@ -176,23 +171,33 @@ class PlanCache:
         plan = capture.finish(function, result) if not met else None
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if capture.is_late:
-            self._entries.setdefault(signature.key, _Entry()).is_late = True
+            self._entry_of(signature).is_late = True
             return result
         if plan is None or layouts != list(map(_layout_of, signature.arrays)):
-            self._entries.setdefault(signature.key, _Entry()).drop()
+            self._entry_of(signature).drop()
             return result
         first = PlanRun(plan)
         if first.bytes + sum(each.bytes for cache in list(_caches) for each in cache.idle()) > _MAX_BYTES:
             release()
-        entry = self._entries.setdefault(signature.key, _Entry())
+        entry = self._entry_of(signature)
         entry.plan = plan
         entry.idle.append(first)
         self.captured += 1
         return result
 
+    def _entry_of(self, signature: Signature) -> _Entry:
+        entry = self._entries[signature.key]
+        if entry is None:  # it was dropped meanwhile
+            entry = self._entries[signature.key] = _Entry()
+        return entry
+
+    def plans(self) -> list[Plan]:
+        """Return the plans that are kept."""
+        return [entry.plan for entry in self._entries.live_values() if entry.plan is not None]
+
     def idle(self) -> list[PlanRun]:
         """Return the runs that no thread is using."""
-        return [run for entry in list(self._entries.values()) for run in entry.idle]
+        return [run for entry in self._entries.live_values() for run in entry.idle]
 
     def clear(self) -> None:
         """Forget all plans."""

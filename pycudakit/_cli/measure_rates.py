@@ -38,6 +38,10 @@ def _arguments(name: str, dtype: np.dtype[Any], count: int) -> list[np.ndarray[A
 
 def _functions(name: str) -> tuple[Any, Any, int]:
     """Return NumPy's function and ours, both with `out`, and their number of arguments."""
+    if name == "clip":
+        return _clip_by(np), _clip_by(pk), 1
+    if name == "where":
+        return _where_by(np), _where_by(pk), 2
     if not name.startswith("cast "):
         return getattr(np, name), getattr(pk, name), getattr(np, name).nin
     target = np.dtype(name.removeprefix("cast "))
@@ -52,6 +56,22 @@ def _functions(name: str) -> tuple[Any, Any, int]:
         pk.astype(x, target)
 
     return copy, cast, 1
+
+
+def _clip_by(library: Any) -> Any:
+    """Return `clip` to limits in the middle of the arguments' range."""
+
+    def clip(x: Any, out: Any = None) -> Any:
+        limits = (False, True) if x.dtype.kind == "b" else (0.3, 0.7) if x.dtype.kind == "f" else (30, 70)
+        return library.clip(x, *limits, out=out)
+
+    return clip
+
+
+def _where_by(library: Any) -> Any:
+    """Return `where` by a random mask; `out` stays as it is."""
+    mask = np.random.default_rng(1).random(ELEMENTS) < 0.5
+    return lambda x, y, out=None: library.where(mask, x, y)  # noqa: ARG005
 
 
 def _cell(name: str, dtype: np.dtype[Any], repeats: int) -> str:
@@ -78,7 +98,7 @@ def names() -> list[str]:
     """Return the names of the measured functions and casts."""
     ufuncs = {name: getattr(np, name, None) for name in sorted(pk.__all__)}
     elementwise = [n for n, ufunc in ufuncs.items() if isinstance(ufunc, np.ufunc) and not ufunc.signature]
-    return elementwise + [f"cast {dtype}" for dtype in abi.TYPES]
+    return [*sorted([*elementwise, "clip", "where"]), *(f"cast {dtype}" for dtype in abi.TYPES)]
 
 
 def rows(repeats: int) -> Iterator[tuple[str, str]]:

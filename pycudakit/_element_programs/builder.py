@@ -34,7 +34,7 @@ class Builder:
         self._names: list[str] = []
         self._operands: list[Operand] = []
         self._name, self._call = "cast", 0
-        self._is_quiet = False
+        self._is_quiet = self._is_whole = False
         self._calls: list[int] = []  # for each instruction, the function call that it belongs to
         self._namings = 0
         self._known: dict[tuple[Any, ...], Value] = {}
@@ -57,13 +57,17 @@ class Builder:
         return value
 
     @contextmanager
-    def naming(self, name: str) -> Iterator[None]:
-        """Attribute the instructions written in the block to a function, for its warnings and its cost."""
-        outer = self._name, self._call
-        self._namings += 1
-        self._name, self._call = name, self._namings
+    def naming(self, name: str, whole: bool = False) -> Iterator[None]:
+        """Attribute the instructions written in the block to a function, for its warnings and its cost.
+
+        With `whole`, those of the functions that it is made of, too.
+        """
+        outer = self._name, self._call, self._is_whole
+        if not self._is_whole:
+            self._namings += 1
+            self._name, self._call, self._is_whole = name, self._namings, whole
         yield
-        self._name, self._call = outer
+        self._name, self._call, self._is_whole = outer
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ import pytest
 from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.element_function import ElementFunction, compile_function
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._families.elementwise import non_ufuncs
 from pycudakit._families.reduce import lowering
 from pycudakit._families.reduce.reduce_kernel import cost_of, reduce_kernel_for
 from pycudakit._families.scan import cumulative, scan_call
@@ -269,3 +270,15 @@ def test_without_the_cpu_engine(pretend, size):
     assert chosen("sin", "f4", size, 9) in ("numpy", "cuda")
     assert chosen("sqrt", "f8", size) in ("numpy", "cuda")
     assert choose_engine("cummax", (), Cost(None, 1e-9 * size, size, size)).engine == "cuda"
+
+
+@pytest.mark.parametrize("name", ["clip", "where"])
+def test_functions_of_several_instructions_have_one_rate(name):
+    x = np.ones(100)
+    arguments = {"clip": (x, 0.2, 0.8), "where": (x > 0, x, x)}[name]
+    function = {"clip": non_ufuncs.CLIP[True, True], "where": non_ufuncs.WHERE}[name]
+    types = tuple(type(a) if type(a) is float else a.dtype for a in arguments)
+    program = compile_function(function, types, (None,), False, None, "same_kind")
+    assert {(of, code) for of, code, _ in program.work} == {(name, CODES[x.dtype])}
+    assert len({call for _, _, call in program.work}) == 1
+    assert program_cost.measured(name, CODES[x.dtype]) is not program_cost.UNMEASURED

@@ -42,7 +42,9 @@ def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> t
     """Add `where` to a program."""
     dtype = _promoted(branches)
     yes, no = (builder.cast(branch, dtype) for branch in branches)
-    return (builder.select(builder.cast(condition, BOOL), yes, no),)
+    mask = builder.cast(condition, BOOL)
+    with builder.naming("where"):
+        return (builder.select(mask, yes, no),)
 
 
 WHERE = ElementFunction("where", np.where, write_where)
@@ -113,8 +115,9 @@ def write_clip(
                 f"with casting rule '{casting}'"
             )
     value, *limits = (builder.cast(argument, common) for argument in arguments)
-    for bound, limit in zip(bounds, limits, strict=True):
-        (value,) = write_ufunc(builder, bound, value, limit)
+    with builder.naming("clip", whole=True):
+        for bound, limit in zip(bounds, limits, strict=True):
+            (value,) = write_ufunc(builder, bound, value, limit)
     return checked_output("clip", value, out, casting)
 
 

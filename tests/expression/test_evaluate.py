@@ -1,5 +1,6 @@
 """`pk.evaluate` against NumPy, which evaluates the same string by Python's `eval`."""
 
+import ast
 import itertools
 import sys
 import time
@@ -235,6 +236,21 @@ def test_common_subexpressions_and_literals_once(engine):
     assert operations("x**4")[0] == ["power", "power"]
     assert [o.source for o in operations("2 * x + 2")[1].operands].count("constant") == 1
     assert operations("x + sqrt(4)")[1].out_dtypes == (np.dtype("float64"),)
+
+
+def test_pythons_parser_may_fail_where_threads_meet(engine, monkeypatch):
+    parse, failures = ast.parse, [SystemError("AST constructor recursion depth mismatch")] * 2
+
+    def failing(*arguments, **keywords):
+        if failures:
+            raise failures.pop()
+        return parse(*arguments, **keywords)
+
+    monkeypatch.setattr(ast, "parse", failing)
+    x = np.arange(5.0)
+    with pk.engine(engine):
+        np.testing.assert_array_equal(pk.evaluate("x * 97 + 13"), x * 97 + 13)
+    assert not failures
 
 
 def test_threads_and_cache(engine):

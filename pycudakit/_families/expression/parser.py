@@ -8,6 +8,7 @@ import functools
 import math
 import operator
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,7 @@ from pycudakit._native import abi
 MAX_OPERANDS = 64
 MAX_OPERATIONS = abi.MAX_INSTRUCTIONS  # of a program, with its operands and numbers
 MAX_CHARACTERS = 1 << 19
+_MAX_TRIES = 100
 MAX_BITS = 4096  # of an integer that Python computes
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
@@ -108,7 +110,7 @@ class Source:
             line, column = len(before), len(before[-1].encode())
             raise self.syntax_error(f"invalid character {invalid[0]!r}", Span(line, column, line, column + 1))
         try:
-            return ast.parse(self.text, "<expression>", mode="eval").body
+            return _parsed(self.text)
         except SyntaxError as error:
             message, lines = error.msg, self.text.split("\n")
             line = min(error.lineno or len(lines), len(lines))
@@ -146,6 +148,20 @@ class ExpressionStep(NamedTuple):
     value: Any  # of a NUMBER; the index of an OPERAND; the decimals of round; the dtype of astype
     is_operator: bool  # between Python numbers an operator is Python's, and a function NumPy's
     span: Span
+
+
+def _parsed(text: str) -> ast.expr:
+    """Parse an expression by Python's parser.
+
+    Before Python 3.13, it counts recursions for all threads together, and raises SystemError if another thread
+    parses while this one collects garbage (python/cpython#106905).
+    """
+    for _ in range(_MAX_TRIES):
+        try:
+            return ast.parse(text, "<expression>", mode="eval").body
+        except SystemError:
+            time.sleep(0)
+    return ast.parse(text, "<expression>", mode="eval").body
 
 
 @dataclass(frozen=True, eq=False)

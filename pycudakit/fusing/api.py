@@ -49,7 +49,7 @@ from pycudakit._runtime.native_call import (
 from pycudakit.fusing import device_replay, host_replay
 from pycudakit.fusing.arguments import ArgumentMap
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
-from pycudakit.fusing.execute.capture import Capture, Scalar
+from pycudakit.fusing.execute.capture import SMALL_ARRAYS, Capture, Scalar
 from pycudakit.fusing.function_analysis import Analysis, analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
@@ -76,7 +76,6 @@ _NO_ARRAY = (
     "no NumPy array, Series or DataFrame among the arguments, so that nothing is fused; of other objects "
     "with labels, pass the values: .to_numpy()"
 )
-SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import host_replay
+from pycudakit.fusing import api, host_replay
 from pycudakit.fusing.execute import capture, numpy_matmul
 from pycudakit.fusing.execute.plan import PlanRun
 from pycudakit.fusing.schedule import cost
@@ -541,6 +541,33 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
         for _ in range(3):
             fused(np.ones(4000), 4000)
     assert is_replayed()
+
+
+def test_auto_leaves_small_arrays_to_numpy_from_a_graph_break_on(monkeypatch):
+    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(api, "_SLOW_SECONDS", 0.0)
+    captures = []
+    begin = capture.Capture.__init__
+
+    def beginning(self, *arguments):
+        begin(self, *arguments)
+        captures.append(self)
+
+    monkeypatch.setattr(capture.Capture, "__init__", beginning)
+
+    def body(u, n):
+        for i in range(1, n):
+            u[i] = u[i - 1] * 0.5 if u[i] > 0.5 else u[i]
+        return u
+
+    fused = pk.fuse(body)
+    with pk.engine("auto"):
+        for turn in range(5):
+            u = numbers(4000, seed=turn)
+            expected = body(u.copy(), 4000)
+            np.testing.assert_array_equal(fused(u, 4000), expected)
+    if pk.engines()["cpu"]:
+        assert [each.is_late for each in captures] == [True]
 
 
 def test_replays_can_be_turned_off():

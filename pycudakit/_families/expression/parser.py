@@ -153,8 +153,8 @@ class ExpressionStep(NamedTuple):
 def _parsed(text: str) -> ast.expr:
     """Parse an expression by Python's parser.
 
-    Before Python 3.13, it counts recursions for all threads together, and raises SystemError if another thread
-    parses while this one collects garbage (python/cpython#106905).
+    Before Python 3.13, it counts recursions for all threads together, and raises SystemError if another
+    thread parses while this one collects garbage (python/cpython#106905).
     """
     for _ in range(_MAX_TRIES):
         try:

@@ -47,6 +47,7 @@ from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
 # Bytes of results and intermediate values: of calls with more, Python has a small share.
 _MAX_BYTES = 64 << 20
+SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS = 100_000
@@ -142,6 +143,7 @@ class Capture:
         self.is_valid = True
         self.is_late = False  # NumPy shall run the rest
         self._may_be_late = patience is not None
+        self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
         self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
         self.body_has_ended = False  # so that the host may read results
 
@@ -150,6 +152,7 @@ class Capture:
     def mark_not_replayable(self) -> None:
         """Give up: the call did something that a list of requests cannot do."""
         self.is_valid = False
+        self.is_late |= self._may_be_late and self._is_small  # tracing them is slower than NumPy
         for each in (
             self._memories,
             self._begins,

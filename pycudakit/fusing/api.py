@@ -97,8 +97,8 @@ class Fused(Generic[P, R]):
     Notes
     -----
     Under the engine ``"numpy"`` the original function runs, and generators and coroutines are never fused.
-    Under ``"auto"``, a call whose arrays have at most 4096 elements runs in NumPy, and is traced next time
-    only if that was slow. For larger arrays, the first call with given shapes and dtypes is traced. Later
+    Under ``"auto"``, calls whose arrays have at most 4096 elements run in NumPy until that has taken long;
+    then a few are measured. For larger arrays, the first call with given shapes and dtypes is traced. Later
     calls run on the engine that was estimated to be fastest; where the estimates are close, a few calls are
     measured.
 
@@ -128,8 +128,11 @@ class Fused(Generic[P, R]):
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
-        # the time of a slow call in NumPy, after which the next one is traced, or an autotuner.
-        self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner] = LRUCache(_MAX_KEYS)
+        # the time of a slow call in NumPy, after which the next one is traced, an autotuner while it measures,
+        # or the number of small calls that are left to NumPy.
+        self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner | _CallsLeft] = LRUCache(
+            _MAX_KEYS
+        )
         self._analyses: list[Analysis] = []  # of calls of different kinds
         self._plans = host_replay.PlanCache()
         # The library's own functions see nothing but their arguments.
@@ -144,10 +147,11 @@ class Fused(Generic[P, R]):
             return self.__wrapped__(*args, **kwargs)
         if engine == "auto" and not (kwargs or self._strict):
             best = self._best[_key_of(args)]
-            if best == "numpy":
+            if best == "cpu":
+                if (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
+                    return answer  # type: ignore[no-any-return]
+            elif best == "numpy" or (type(best) is _CallsLeft and best.count()):
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
-            if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
-                return answer  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, engine, args, kwargs)
         if signature is not None:
             answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
@@ -195,7 +199,7 @@ class Fused(Generic[P, R]):
 
         `tables` are the Series and DataFrames among the arguments.
         """
-        key = _key_of_all(arrays)
+        key = _key_of_arrays(arrays)
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best[key]
@@ -203,9 +207,9 @@ class Fused(Generic[P, R]):
             return answer
         if isinstance(best, float) and not self._strict and self.guards is not None:
             numbers = scalars_in([*args, *kwargs.values()])
-            best = self._best[key] = Autotuner(numbers, numpy_seconds=best)
+            best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if best is None and 0 < size <= SMALL_ARRAYS and not self._strict:
+        if (best is None or type(best) is _CallsLeft) and 0 < size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
             return self._run_by_numpy(args, kwargs)
@@ -277,14 +281,17 @@ class Fused(Generic[P, R]):
             return self._plans.capture(signature, self._name, run_captured, patience)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
-        """Run a call with small arguments in NumPy; if it is slow, the next one is traced."""
+        """Run a call with small arguments in NumPy; if it or all so far took long, the next one is traced."""
         began = time.thread_time()  # not affected by other load on the machine
         result = self._run_by_numpy(args, kwargs)
         seconds = time.thread_time() - began
-        if seconds > _SLOW_SECONDS:
+        plain_key = None if kwargs else _key_of(args)
+        is_short = seconds < _REPLAY_SECONDS or self.guards is None
+        if seconds > _SLOW_SECONDS or (type(self._best[plain_key]) is _CallsLeft and not is_short):
+            self._best[plain_key] = None
             self._best[key] = seconds
-        elif not kwargs and (plain_key := _key_of(args)):
-            self._best[plain_key] = "numpy"
+        elif plain_key:
+            self._best[plain_key] = "numpy" if is_short else _CallsLeft(int(_TRIAL_SECONDS / seconds))
         return result
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
@@ -487,7 +494,7 @@ class Fused(Generic[P, R]):
         """Return the signature of a call, on the engine that would replay it."""
         engine = context.current_engine()
         if engine == "auto":
-            best = self._best[_key_of_all(arrays_in([args, kwargs]))]
+            best = self._best[_key_of_arrays(arrays_in([args, kwargs]))]
             engine = best if isinstance(best, str) else engine
         return host_replay.signature_of(self, engine, args, kwargs)
 
@@ -589,7 +596,39 @@ _MAX_KEYS = 256
 _PACKAGE = __name__.partition(".")[0] + "."
 _MAX_ANALYSES = 8
 _RUN_CODE = Fused._run.__code__  # noqa: SLF001
-_SLOW_SECONDS = 5e-3  # seconds
+_SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
+_TRIAL_SECONDS = 20e-3  # of all calls in NumPy: tracing and measuring take about as long
+_WARM_UPS, _SHORT_SECONDS = 8, 1e-3  # of replays that take less than this
+_REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
+
+
+class _SmallCallTuner(Autotuner):
+    """An autotuner of calls with small arguments: the first short ones of an engine find cold caches."""
+
+    def __init__(self, numbers: tuple[Any, ...], numpy_seconds: float) -> None:
+        super().__init__(numbers, numpy_seconds=numpy_seconds)
+        self._warm_ups = {"cpu": _WARM_UPS, "numpy": 1}
+
+    def record_time(self, engine: str, seconds: float) -> str | None:
+        """Record a call's time, unless it is a warm-up."""
+        if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
+            self._warm_ups[engine] -= 1
+            return None
+        return super().record_time(engine, seconds)
+
+
+class _CallsLeft:
+    """The number of calls with small arguments that NumPy computes before the engines are tried."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def count(self) -> bool:
+        """Count a call; return False once none is left."""
+        self._left -= 1
+        return self._left >= 0
 
 
 def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -608,9 +647,9 @@ def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
-def _key_of_all(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the key of arrays, memory maps among them."""
-    return _key_of([*map(np.asarray, arrays)]) or ()
+def _key_of_arrays(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of arrays, of which some may be memory maps."""
+    return _key_of(arrays) or _key_of([*map(as_plain_array, arrays)]) or ()
 
 
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:

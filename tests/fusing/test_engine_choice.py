@@ -10,6 +10,7 @@ from fusing.test_in_place_writes import WRITES
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
+from pycudakit.fusing import api
 from pycudakit.fusing.schedule import cost
 from pycudakit.fusing.trace.current_trace import current_trace
 
@@ -140,3 +141,33 @@ def test_engines_of_calls_used_lately_are_kept():
             function(x, 7)
     assert function._best[(x.shape, x.dtype), 7] == "numpy"
     assert len(list(function._best.live_values())) <= 256
+
+
+@pytest.mark.parametrize("arguments", [(), (3,), (2.5,)])
+def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments):
+    monkeypatch.setattr(api, "_REPLAY_SECONDS", 0.0)
+    monkeypatch.setattr(api, "_TRIAL_SECONDS", 1e-3)
+    monkeypatch.setattr(api, "_SHORT_SECONDS", 0.0)  # no warm-ups
+
+    @pk.fuse
+    def body(x, number=2):
+        for _ in range(5):
+            x = x * number + np.abs(x) - number
+        return x
+
+    x = np.linspace(0, 1, 1000)
+    want, engines = body.__wrapped__(x, *arguments), []
+    with pk.engine("auto"):
+        for _ in range(200):
+            np.testing.assert_array_equal(body(x, *arguments), want)
+            engines.append(pk.last_call().engine)
+    assert engines[0] == "numpy"
+    assert "cpu" in engines
+    assert body._best[((x.shape, x.dtype),)] == engines[-1]
+
+
+def test_short_functions_of_small_arrays_stay_in_numpy(monkeypatch):
+    monkeypatch.setattr(api, "_REPLAY_SECONDS", 1.0)
+    monkeypatch.setattr(api, "_TRIAL_SECONDS", 0.0)
+    function = pk.fuse(lambda x: x + 1)
+    assert {*engines_of(function, np.ones(10)), *engines_of(function, np.ones(10))} == {"numpy"}

@@ -522,7 +522,7 @@ def test_auto_replays_loops_of_small_arrays(monkeypatch):
 
 
 def test_auto_gives_up_a_long_capture(monkeypatch):
-    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 0)
+    monkeypatch.setattr(cost, "MAX_PATIENCE", 0)
 
     def body(u, n):
         for i in range(1, n):

@@ -21,7 +21,8 @@ from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit.fusing import device_replay
-from pycudakit.fusing.api import SMALL_ARRAYS, fuse
+from pycudakit.fusing.api import fuse
+from pycudakit.fusing.execute.capture import SMALL_ARRAYS
 from pycudakit.fusing.trace.current_trace import current_trace
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -22,8 +22,8 @@ _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumP
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
-# Capturing a call may take this many seconds under `auto`, and so many times NumPy's time.
-MAX_PATIENCE, _PATIENCE_RATIO = 1.0, 100
+# Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
+MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 100
 _MEASURED_CALLS = 2  # measured calls of each engine
 # An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3
@@ -132,7 +132,7 @@ class Autotuner:
         # Seconds that capturing a call may take.
         self.patience = MAX_PATIENCE
         if numpy_seconds is not None:
-            self.patience = min(MAX_PATIENCE, _PATIENCE_RATIO * numpy_seconds)
+            self.patience = min(MAX_PATIENCE, max(_MIN_PATIENCE, _PATIENCE_RATIO * numpy_seconds))
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
 
     def next_engine(self, numbers: tuple[Any, ...]) -> str | None:

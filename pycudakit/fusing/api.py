@@ -128,8 +128,8 @@ class Fused(Generic[P, R]):
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
-        # the time of a slow call in NumPy, after which the next one is traced, an autotuner while it measures,
-        # or the number of small calls that are left to NumPy.
+        # the time of a slow call in NumPy, after which the next one is traced, the number of small calls that
+        # are left to NumPy, or an autotuner while it measures.
         self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner | _CallsLeft] = LRUCache(
             _MAX_KEYS
         )

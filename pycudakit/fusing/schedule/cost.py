@@ -23,7 +23,7 @@ _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
-MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 100
+MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
 _MEASURED_CALLS = 2  # measured calls of each engine
 # An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3

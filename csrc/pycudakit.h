@@ -648,9 +648,9 @@ typedef struct pk_binding {
  * scope, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers
  * in place.
  *
- * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or until
- * the list is the least recently used of too many. The next call with this key has the same requests, order
- * and bindings, and the same tables at the same addresses, apart from the words that are bound and the
+ * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or
+ * until the list is the least recently used of too many. The next call with this key has the same requests,
+ * order and bindings, and the same tables at the same addresses, apart from the words that are bound and the
  * contents of buffers. Without one, `key` is null, or both words are 0.
  *
  * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as

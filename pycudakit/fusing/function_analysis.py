@@ -255,13 +255,14 @@ def _repeat(
     for _ in range(_MAX_ROUNDS):
         facts.has_changed = False
         analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
-        flow = NumberFlow()
-        _Round(facts, analysis, flow, at_once or frozenset()).run(*call)
-        sites = flow.sites_at_once() if at_once is not None else set()
-        if not facts.has_changed and sites <= (at_once or set()):
+        this_round = _Round(facts, analysis, at_once or frozenset())
+        this_round.run(*call)
+        if facts.has_changed:
+            continue
+        flow = this_round.number_flow()
+        if at_once is None or (sites := flow.sites_at_once()) <= at_once:
             return flow
-        if at_once is not None:
-            at_once = at_once | sites
+        at_once = at_once | sites
     raise UnanalysedError("its variables have too many kinds")
 
 
@@ -281,10 +282,9 @@ class _Round:
         self,
         facts: Facts,
         analysis: Analysis,
-        number_flow: NumberFlow,
         at_once: Collection[tuple[int, int]],
     ) -> None:
-        self.number_flow = number_flow
+        self.flows: list[Callable[[NumberFlow], None]] = []  # of the frames
         self.at_once = at_once  # the sites of numbers that are NumPy's scalars
         self._facts = facts
         self._analysis = analysis
@@ -315,6 +315,13 @@ class _Round:
         effect = self._call(Known(function), [*bound, *kinds], {**bound_names, **named})
         if effect is None:
             raise UnanalysedError("its arguments do not fit its parameters")
+
+    def number_flow(self) -> NumberFlow:
+        """Return how numbers flow, once the kinds are stable."""
+        flow = NumberFlow()
+        for follow in self.flows:
+            follow(flow)
+        return flow
 
     def _owner(self, value: Any) -> Any:
         return self._facts.kind_at(ObjectSource(value))
@@ -470,9 +477,11 @@ class _Frame(Interpreter):
     def run(self) -> _Summary:
         """Interpret the code, and return the summary of a call."""
         self._interpret()
-        flow = self._owner.number_flow
-        FrameFlow(flow, self._number, self._code, self._done, self._caught, self._effects).follow()
+        self._owner.flows.append(self._follow)
         return self._summary()
+
+    def _follow(self, flow: NumberFlow) -> None:
+        FrameFlow(flow, self._number, self._code, self._done, self._caught, self._effects).follow()
 
     def _visit(self, index: int) -> None:
         self._owner.count(1)

@@ -2,7 +2,8 @@
 
 Arguments are also attributes, items of containers and globals, overlap each other, and leave the trace as
 arrays, views of other types and buffers, through which the program then writes and reads. Numbers are small
-integers, so that every result is exact.
+integers, so that every result is exact. Each program is fused once, and called with `CALLS` sets of
+arguments.
 
     python tests/fuzz/aliasing.py --seconds 3600 [--seed N] [--engine cpu]
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import random
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ import pycudakit as pk
 from .searching import main
 
 SIZE = 1200  # smaller arrays are computed at once
+CALLS = 8
 DTYPES = ("f8", "f8", "f8", "f4", "i4", "i8")
 
 
@@ -70,14 +73,11 @@ class Program:
         self.layout = self.random.randrange(6)
         self._block(1, self.random.randrange(4, 16))
         names = ", ".join([*self.arrays, *self.left])
-        self.source = "\n".join(
-            [
-                "def body(x, y, data, function, numbers):",
-                "    seen = []",
-                *self.lines,
-                f"    return seen, [{names}]",
-            ]
-        )
+        self.source = "\n".join([*_HEADER, *self.lines, f"    return seen, [{names}]"])
+
+    def more_cases(self, count: int) -> list[Case]:
+        """Draw the arguments of more calls."""
+        return [Case.random(self.random) for _ in range(count)]
 
     def _new(self) -> str:
         self.count += 1
@@ -286,9 +286,7 @@ class Program:
             arrays, left, buffers = list(self.arrays), list(self.left), list(self.buffers)
             self._say(depth, "try:")
             self._block(depth + 1, self.random.randrange(1, 4))
-            self._say(
-                depth + 1, self.random.choice(["x + np.ones(7)", "fail(3)", "data.none", "pass", "x[99999]"])
-            )
+            self._say(depth + 1, self.random.choice(_FAILS))
             self._say(depth, "except (ValueError, AttributeError, IndexError):")
             self.arrays, self.left, self.buffers = list(arrays), list(left), list(buffers)
             self._block(depth + 1, self.random.randrange(0, 3))
@@ -319,32 +317,43 @@ _STATEMENTS = [
 ]
 
 
-class World:
-    """The objects of one run of a program."""
+class Case(NamedTuple):
+    """The arguments of one call."""
 
-    def __init__(self, program: Program) -> None:
-        x = (np.arange(SIZE) * 7 % 23).astype(program.dtype)
-        y = (np.arange(SIZE) * 5 % 17).astype(program.dtype)
-        if program.layout == 1:
+    dtype: str
+    layout: int
+    factors: tuple[int, int] = (7, 5)  # which the values of the arrays follow from
+    dt: int = 2
+
+    @classmethod
+    def random(cls, random: random.Random) -> Case:
+        """Draw the arguments of a call."""
+        factors = random.randrange(1, 23), random.randrange(1, 17)
+        return cls(random.choice(DTYPES), random.randrange(6), factors, random.randrange(1, 4))
+
+
+class World:
+    """The objects of one call of a program, some of which are globals of the program."""
+
+    def __init__(self, case: Case, names: dict[str, Any]) -> None:
+        x = (np.arange(SIZE) * case.factors[0] % 23).astype(case.dtype)
+        y = (np.arange(SIZE) * case.factors[1] % 17).astype(case.dtype)
+        if case.layout == 1:
             both = np.concatenate([x, y[:1]])
             x, y = both[:-1], both[1:]
-        elif program.layout == 2:
+        elif case.layout == 2:
             y = x
-        elif program.layout == 3:
+        elif case.layout == 3:
             x = np.repeat(x, 2)[::2]
-        elif program.layout == 4:
-            y = x.view(np.dtype(program.dtype))[:]
-        elif program.layout == 5:
+        elif case.layout == 4:
+            y = x.view(np.dtype(case.dtype))[:]
+        elif case.layout == 5:
             x = x[::-1]
-        self.data = Data(x, x[2:], collections.deque([x, y]) if program.layout % 2 else [x, y])
+        self.data = Data(x, x[2:], collections.deque([x, y]) if case.layout % 2 else [x, y], dt=case.dt)
         self.other = Data(y, y[1:], [y, x])
         self.kept: list[Any] = []
         self.x, self.y = x, y
-        names: dict[str, Any] = {"np": np, "pk": pk, "DATA": self.other, "KEPT": self.kept, "Data": Data}
-        names["view_of_u"] = self.data.u
-        exec(_HELPERS, names)
-        exec(compile(program.source, f"<program {program.dtype}>", "exec"), names)
-        self.body = names["body"]
+        names.update({"DATA": self.other, "KEPT": self.kept, "view_of_u": self.data.u})
         self.arguments = x, y, self.data, names["write_global"], (3, self.data.write)
 
     def run(self, function: Any) -> Any:
@@ -357,7 +366,8 @@ class World:
         return _plain([outcome, self.x, self.y, vars(self.data), vars(self.other), self.kept])
 
 
-_HELPERS = """
+_HELPERS = compile(
+    """
 def write_global(n):
     if n < 0:
         return int(DATA.u[4])
@@ -382,7 +392,10 @@ def change_kept():
     for each in KEPT:
         if isinstance(each, np.ndarray):
             each[1:3] = 5
-"""
+""",
+    "<helpers>",
+    "exec",
+)
 
 
 def _plain(value: Any) -> Any:
@@ -408,20 +421,34 @@ def _plain(value: Any) -> Any:
 def difference(seed: int, engine: str = "cpu") -> str | None:
     """Return the source of the program of a seed if fusing changes its behaviour; else None."""
     program = Program(seed)
-    wanted = World(program)
-    expected = wanted.run(wanted.body)
-    world = World(program)
-    with pk.engine(engine):
-        got = world.run(pk.fuse(world.body))
-    if got == expected:
-        return None
+    code = compile(program.source, "<program>", "exec")
+    wanted, fused = _function(code), _function(code)
+    function = pk.fuse(fused)
+    for case in [Case(program.dtype, program.layout), *program.more_cases(CALLS - 1)]:
+        expected = World(case, wanted.__globals__).run(wanted)
+        world = World(case, fused.__globals__)
+        with pk.engine(engine):
+            got = world.run(function)
+        if got != expected:
+            return _described(seed, program, case, got, expected)
+    return None
+
+
+def _function(code: CodeType) -> Any:
+    """Return the function of a program, in a namespace of its own."""
+    names: dict[str, Any] = {"np": np, "pk": pk, "Data": Data}
+    exec(_HELPERS, names)
+    exec(code, names)
+    return names["body"]
+
+
+def _described(seed: int, program: Program, case: Case, got: Any, expected: Any) -> str:
     parts = ["outcome", "x", "y", "data", "DATA", "KEPT"]
     where = [name for name, a, b in zip(parts, got, expected, strict=True) if a != b]
     note = ""
     if "outcome" in where and (type(got[0]) is str or type(expected[0]) is str):
         note = f" got {str(got[0])[:60]}, expected {str(expected[0])[:60]}"
-    title = f"seed {seed}, {program.dtype}, layout {program.layout}: {', '.join(where)} differ{note}"
-    return f"{title}\n{program.source}"
+    return f"seed {seed}, {case}: {', '.join(where)} differ{note}\n{program.source}"
 
 
 if __name__ == "__main__":

@@ -73,16 +73,13 @@ class Interpreter:
             return
         if len(before.stack) != len(state.stack) or before.blocks != state.blocks:
             raise UnanalysedError("its jumps leave stacks of different depths")
-        joined = before._replace(
-            stack=tuple([join(a, b) for a, b in zip(before.stack, state.stack, strict=True)]),
-            names={
-                name: join(kind, state.names[name])
-                for name, kind in before.names.items()
-                if name in state.names
-            },
-        )
-        if joined != before:
-            self._states[target] = joined
+        stack, names, others = before.stack, before.names, state.names
+        if stack != state.stack:
+            stack = tuple([join(a, b) for a, b in zip(stack, state.stack, strict=True)])
+        if names is not others and names != others:
+            names = {name: join(kind, others[name]) for name, kind in names.items() if name in others}
+        if stack != before.stack or names != before.names:
+            self._states[target] = before._replace(stack=stack, names=names)
             self._pending.append(target)
 
     def _raise_from(self, index: int, state: State) -> None:
@@ -100,5 +97,7 @@ class Interpreter:
             pushed, blocks = (UNKNOWN,) * 6, (*blocks[:-1], _HANDLER_BLOCK)
         self._raises_to[index].add(handler.target)
         self._caught[index] = handler.target, handler.depth, len(pushed)
-        names = {name: join(kind, after[name]) for name, kind in state.names.items() if name in after}
+        names = state.names
+        if names is not after:
+            names = {name: join(kind, after[name]) for name, kind in names.items() if name in after}
         self._join(handler.target, State((*state.stack[: handler.depth], *pushed), names, blocks, ()))

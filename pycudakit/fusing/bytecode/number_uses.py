@@ -200,7 +200,9 @@ class FrameFlow(StackRules):
             caught = self._caught[index]
             if caught is not None:
                 target, kept, pushed = caught
-                names = {name: origins | self.names.get(name, NONE) for name, origins in state.names.items()}
+                names, after_names = state.names, self.names
+                if names is not after_names:
+                    names = {name: origins | after_names.get(name, NONE) for name, origins in names.items()}
                 self._join(target, State((*state.stack[:kept], *(NONE,) * pushed), names, (), ()), pending)
 
     def _join(self, target: int, state: State, pending: list[int]) -> None:
@@ -209,15 +211,17 @@ class FrameFlow(StackRules):
             self._states[target] = state
             pending.append(target)
             return
-        joined = before._replace(
-            stack=tuple([one | other for one, other in zip(before.stack, state.stack, strict=True)]),
-            names={
-                name: before.names.get(name, NONE) | state.names.get(name, NONE)
-                for name in (*before.names, *state.names)
-            },
-        )
-        if joined != before:
-            self._states[target] = joined
+        stack = before.stack
+        if stack != state.stack:
+            stack = tuple([one | other for one, other in zip(stack, state.stack, strict=True)])
+        names = before.names
+        added = {
+            name: origins | names.get(name, NONE)
+            for name, origins in state.names.items()
+            if not origins <= names.get(name, NONE)
+        }
+        if stack != before.stack or added:
+            self._states[target] = before._replace(stack=stack, names={**names, **added})
             pending.append(target)
 
     # ---- One instruction -----------------------------------------------------------------------------

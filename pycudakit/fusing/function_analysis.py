@@ -24,7 +24,13 @@ from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect, module_of
 from pycudakit.fusing.bytecode.number_uses import Done, FrameFlow, NumberFlow
-from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size, inner_codes
+from pycudakit.fusing.bytecode.opcodes import (
+    Instruction,
+    UnanalysedError,
+    code_size,
+    inner_codes,
+    loads_attribute,
+)
 from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, ObjectSource, type_attribute
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
@@ -134,7 +140,8 @@ class Analysis:
         """Return code that runs in place of a function's, and dispatches the calls that need it, or all."""
         found = self._dispatching.get(id(code))
         if found is None:
-            calls = None if all_calls or self.unanalysed else self.dispatched
+            is_analysed = id(code) in self.bits and not self.unanalysed
+            calls = self.dispatched if is_analysed and not all_calls else None
             found = self._dispatching[id(code)] = with_dispatched_calls(code, calls, dispatch)
             self._copy_bits(code, found)
         return found
@@ -142,6 +149,11 @@ class Analysis:
     def has_dispatched(self, code: CodeType) -> bool:
         """Return True for code that has calls to dispatch, or that was not analysed."""
         return code in self.dispatched or id(code) not in self.bits
+
+    @staticmethod
+    def loads_attribute(frame: FrameType) -> bool:
+        """Return True if a frame runs an instruction that loads an attribute."""
+        return loads_attribute(frame)
 
     def _copy_bits(self, code: CodeType, new: CodeType) -> None:
         if new is not code:
@@ -256,10 +268,13 @@ def _repeat(
         facts.has_changed = False
         analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
         this_round = _Round(facts, analysis, at_once or frozenset())
-        this_round.run(*call)
-        if facts.has_changed:
-            continue
-        flow = this_round.number_flow()
+        try:
+            this_round.run(*call)
+            if facts.has_changed:
+                continue
+            flow = this_round.number_flow()
+        finally:
+            this_round.flows.clear()  # which refer to the round, and so keep the arguments
         if at_once is None or (sites := flow.sites_at_once()) <= at_once:
             return flow
         at_once = at_once | sites

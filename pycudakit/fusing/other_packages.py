@@ -31,7 +31,10 @@ weakref"""
 _TAKE_TRACERS = frozenset((*_NAMES.split(), "numpy", __name__.partition(".")[0]))
 # Functions of the modules above that read memory, or take arrays of seeds.
 _NAMES = "MT19937 PCG64 PCG64DXSM Philox RandomState SFC64 SeedSequence"
-_FUNCTIONS = (bytearray, memoryview, np.frombuffer, *(getattr(np.random, name) for name in _NAMES.split()))
+_READERS = bytearray, memoryview, np.from_dlpack, np.frombuffer
+_FUNCTIONS = (*_READERS, *(getattr(np.random, name) for name in _NAMES.split()))
+# Types of functions, which each compiled module may have for itself.
+_COMPILED = {"builtin_function_or_method", "cython_function_or_method", "fortran", "nb_func", "nb_method"}
 _GENERATORS = np.random.RandomState, np.random.Generator
 _NEED_ARRAYS = {id(function) for function in _FUNCTIONS}
 
@@ -53,8 +56,8 @@ def needs_arrays(function: Any, package: str) -> bool:
 
 
 def _is_compiled(function: Any) -> bool:
-    """Return True for a built-in function, or one of Cython."""
-    return type(function).__name__ in ("builtin_function_or_method", "cython_function_or_method")
+    """Return True for a built-in function, or one of Cython, f2py or nanobind."""
+    return any(cls.__name__ in _COMPILED for cls in type(function).__mro__)
 
 
 def is_own(function: Any, package: str) -> bool:

@@ -23,7 +23,7 @@ from pycudakit._runtime import context
 from pycudakit._runtime.fp_errors import uncounted
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
-from pycudakit.fusing.bytecode.dispatched_calls import with_dispatched_calls
+from pycudakit.fusing.bytecode.dispatched_calls import dispatched_cells, with_dispatched_calls
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.pytree import pandas_in
 from pycudakit.fusing.memory.tracer import Tracer
@@ -306,7 +306,25 @@ def resolve_name(value: Any, scope: Scope) -> Any:
     return value
 
 
-_BUILT_IN = {"bytearray": bytearray, "memoryview": memoryview}
+def _has_attribute(value: Any, name: str, /) -> bool:
+    """As `hasattr`."""
+    return hasattr(value, name) or _is_attribute_of_array(value, name)
+
+
+def _get_attribute(value: Any, name: str, /, *default: Any) -> Any:
+    """As `getattr`."""
+    if _is_attribute_of_array(value, name) and not hasattr(value, name):
+        return value.owning_trace.attribute(value, name)
+    return getattr(value, name, *default)
+
+
+def _is_attribute_of_array(value: Any, name: str) -> bool:
+    """Return True for an attribute of a tracer's array, which the tracer itself may lack."""
+    return type(value) is Tracer and any(name in vars(cls) for cls in value.__class__.__mro__)
+
+
+_BUILT_IN: dict[str, Any] = {"bytearray": bytearray, "memoryview": memoryview}
+_BUILT_IN |= {"getattr": _get_attribute, "hasattr": _has_attribute}
 
 
 class _Globals(dict[str, Any]):
@@ -377,7 +395,9 @@ class TracedBody:
         trace = current_trace()
         code = function.__code__
         if trace is not None and trace.analysis is not None:
-            code = trace.analysis.dispatching(code, dispatcher(scope.package))
+            dispatch = dispatcher(scope.package)
+            code = trace.analysis.dispatching(code, dispatch)
+            own = dispatched_cells(code, free_variables, own, dispatch)
         body = _with_code(function, code, self._globals, own)
         try:
             return body(*arguments, **keywords)
@@ -390,15 +410,16 @@ class TracedBody:
         function, trace = self._function, current_trace()
         if trace is None:
             return function(*arguments, **keywords)
+        dispatch = _resolving(scope)
         if trace.analysis is not None:
-            code = trace.analysis.dispatching(function.__code__, _resolving(scope), all_calls=True)
+            code = trace.analysis.dispatching(function.__code__, dispatch, all_calls=True)
         else:
             if self._code_with_real_globals is None:
-                self._code_with_real_globals = with_dispatched_calls(
-                    function.__code__, None, _resolving(scope)
-                )
+                self._code_with_real_globals = with_dispatched_calls(function.__code__, None, dispatch)
             code = self._code_with_real_globals
-        body = _with_code(function, code, function.__globals__, function.__closure__ or ())
+        names, cells = function.__code__.co_freevars, function.__closure__ or ()
+        cells = dispatched_cells(code, names, cells, dispatch)
+        body = _with_code(function, code, function.__globals__, cells)
         return body(*arguments, **keywords)
 
 

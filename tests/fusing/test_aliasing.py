@@ -923,3 +923,29 @@ def body(x, data, options):
     for _ in range(3):
         result, expected = pk.fuse(body)(*arguments()), body(*arguments())
         assert [int(each) for each in result] == [int(each) for each in expected]
+
+
+@pytest.mark.parametrize("operator", ["masked + y", "y + masked", "masked * y"])
+def test_reads_before_an_operator_of_a_masked_array(engine, operator):
+    """Its operators read `y`, and record nothing."""
+    names = {"np": np}
+    exec(
+        f"""
+def body(x, y, data):
+    masked = np.ma.array(y * 2, copy=False)
+    before = x + 1
+    made = {operator}
+    np.copyto(data.a, 4)
+    return before, np.ma.getdata(made)
+""",
+        names,
+    )
+    body = names["body"]
+
+    def arguments():
+        x = np.arange(20_000.0)
+        return x, np.ones(20_000), types.SimpleNamespace(a=x)
+
+    for _ in range(2):
+        for got, expected in zip(pk.fuse(body)(*arguments()), body(*arguments()), strict=True):
+            np.testing.assert_array_equal(got, expected)

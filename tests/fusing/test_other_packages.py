@@ -262,3 +262,79 @@ def test_tracers_have_their_arrays_buffer(engine, x):
     total, first, kind, joined = body(x)
     assert (first, x[0], kind, joined) == (14, 7, memoryview, x[:2].tobytes())
     np.testing.assert_allclose(total, 0, atol=1e-9)
+
+
+TABLE = {}
+
+
+def by_item_of_a_global(x):
+    return TABLE["shifted"](x * 2, by=x[3] * 0 + 2) + TABLE["shifted"](x)
+
+
+@needs_room
+def test_items_of_a_global_are_called_with_arrays(engine, other, x, monkeypatch):
+    monkeypatch.setitem(TABLE, "shifted", other.shifted)
+    for _ in range(2):
+        np.testing.assert_array_equal(pk.fuse(by_item_of_a_global)(x), by_item_of_a_global(x))
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*arguments, **keywords):
+        assert function.__name__  # a use that is no call
+        return function(*arguments, **keywords)
+
+    return wrapper
+
+
+@needs_room
+def test_wrappers_with_any_arguments(engine, other, x):
+    own = Own(other)
+
+    @decorated
+    def inner(own, x, by=1):
+        return own.callback(x * 2) * by
+
+    @decorated
+    def outer(own, x):
+        return inner(own, x, by=3) + 1
+
+    for _ in range(2):
+        np.testing.assert_array_equal(pk.fuse(outer)(own, x), outer(own, x))
+
+
+class cython_function_or_method:  # the name of Cython's type, which each module has for itself
+    def __call__(self, x):
+        if type(x) is not np.ndarray:
+            raise TypeError("No matching signature found")
+        return x + 1
+
+
+class fused_cython_function(cython_function_or_method):
+    pass
+
+
+compiled = fused_cython_function()
+
+
+def test_compiled_functions_of_the_same_package(engine, x):
+    body = pk.fuse(lambda x: compiled(x * 2) - x)
+    np.testing.assert_array_equal(body(x), x * 2 + 1 - x)
+
+
+INTERFACES = ["__array_interface__", "__array_struct__", "__dlpack__", "__array_namespace__"]
+
+
+def looks_at_interfaces(x):
+    y = x * 2
+    has = [(hasattr(y, name), hasattr(y.max(), name)) for name in INTERFACES]
+    rest = hasattr(y, "__len__"), hasattr(y.max(), "__len__"), hasattr(y, "nothing")
+    shape = y.__array_interface__["shape"], getattr(y, "__array_interface__")["typestr"]  # noqa: B009
+    return has, rest, shape, x.__array_interface__["data"], np.from_dlpack(y)[3], y + 1
+
+
+def test_interfaces_of_arrays(engine, x):
+    *got, result = pk.fuse(looks_at_interfaces)(x)
+    *want, expected = looks_at_interfaces(x)
+    assert got == want
+    np.testing.assert_array_equal(result, expected)

@@ -142,6 +142,14 @@ def call_sites(code: CodeType) -> dict[int, int]:
     return {call: place for call, place in sites.items() if place is not None}
 
 
+def unpacked_call_sites(code: CodeType) -> dict[int, int]:
+    """Return, by the index of a call with unpacked arguments, that of the load of its callee by a name."""
+    walk = _LoadWalk(code)
+    called = walk.called if walk.run() else {}
+    calls = {call: each.place for call, each in called.items() if each is not None}
+    return {call: place for call, place in calls.items() if read_code(code)[0][call].rule == "call_unpacked"}
+
+
 class _LoadWalk(Interpreter):
     """An interpretation that follows loaded values to their calls."""
 
@@ -163,6 +171,10 @@ class _LoadWalk(Interpreter):
     def note_site(self, values: list[Any]) -> None:
         """Note the two values below the arguments of the present call: the called object, and a null."""
         nulls = [each.place for each in values if type(each) is PushedNull]
+        if any(self._instructions[place].rule == "load_global" for place in nulls) and any(
+            type(each) is Loaded for each in values
+        ):
+            nulls = []  # a global or a module's function, which is resolved by its name
         methods = [each.place for each in values if type(each) is Loaded and self._is_method(each.place)]
         self.sites[self.index] = next(iter(nulls or (methods if NULL in values else ())), None)
 
@@ -271,14 +283,24 @@ class _LoadStep(Step):
     def _do_push_null(self, _: Instruction) -> None:
         self._push(self.effects.pushed_null())
 
+    def _do_load_global(self, instruction: Instruction) -> None:
+        floor = len(self.stack)
+        super()._do_load_global(instruction)
+        self.stack[floor:] = [
+            self.effects.pushed_null() if each is NULL else each for each in self.stack[floor:]
+        ]
+
     def _call_two(self, values: list[Any], names: tuple[str, ...]) -> None:
         self.effects.note_site(self.stack[-2:])
-        self._forget_nulls()
+        self._forget_null(len(self.stack) - 2)
         super()._call_two(values, names)
 
     def _do_call_unpacked(self, instruction: Instruction) -> None:
-        self._forget_nulls()
+        has_keywords = sys.version_info >= (3, 14) or instruction.arg & 1
+        self._forget_null(len(self.stack) - (4 if has_keywords else 3))
         super()._do_call_unpacked(instruction)
 
-    def _forget_nulls(self) -> None:
-        self.stack = [NULL if type(each) is PushedNull else each for each in self.stack]
+    def _forget_null(self, floor: int) -> None:
+        """Let the null of a call be as other code knows it."""
+        floor = max(floor, 0)
+        self.stack[floor:] = [NULL if type(each) is PushedNull else each for each in self.stack[floor:]]

@@ -278,7 +278,7 @@ class Effects(OperatorEffects):
         if type(arguments) is Items and (is_launch or keywords is None):
             return self.call(function, list(arguments.kinds), {})
         self.leak([arguments, keywords])
-        return Effect(UNKNOWN, "it calls a function with unpacked arguments")
+        return Effect(UNKNOWN, "it calls a function with unpacked arguments", dispatches=True)
 
     def _call_method(self, method: MethodOf, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
         owner, name = method.owner, method.name

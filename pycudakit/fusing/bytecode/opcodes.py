@@ -9,7 +9,7 @@ import dis
 import functools
 import sys
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 _RULES = {
@@ -209,6 +209,11 @@ def with_instructions(code: CodeType, changes: dict[int, list[tuple[str, int]]],
         )
     assert len(units) == len(code.co_code)  # noqa: S101
     return code.replace(co_code=bytes(units), **fields)
+
+
+def loads_attribute(frame: FrameType) -> bool:
+    """Return True if a frame runs an instruction that loads an attribute, not one that calls C code."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD")
 
 
 def _cache(name: str) -> int:

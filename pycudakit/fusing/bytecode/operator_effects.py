@@ -43,7 +43,8 @@ class OperatorEffects(CollectionEffects):
             is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
             is_repeated = type(right) in _SEQUENCES and reads_memory(right, self.heap)  # by a number
             kind = TRACER if is_real else UNKNOWN if is_repeated else VALUE
-            return Effect(kind, "", is_recorded=left is not PLAIN)  # `%` of a string reads the tracer
+            # The operators of a masked array, and `%` of a string, read the tracer.
+            return Effect(kind, "", is_recorded=left not in (PLAIN, ARRAY))
         if not (has_no_effects(left, self.heap) and has_no_effects(right, self.heap)):
             return Effect(UNKNOWN, f"an operator of an object that {OTHER_CODE}")
         if type(left) is Known or type(right) is Known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -295,7 +296,10 @@ class Tracer(LazyArray):
         if kind is np.memmap and name in ("filename", "flush", "mode", "offset"):
             self.owning_trace.to_host(self)
             return getattr(self.owning_trace.memmap_of(self), name)
-        if name.startswith("__") or not hasattr(kind, name):
+        # NumPy itself looks for `__array_interface__` and its like, too, but is to find `__array__`.
+        analysis, frame = self.owning_trace.analysis, sys._getframe(1)  # noqa: SLF001
+        is_for_numpy = name.startswith("__") and (analysis is None or not analysis.loads_attribute(frame))
+        if is_for_numpy or not hasattr(kind, name):
             raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
         return self.owning_trace.attribute(self, name)
 

@@ -129,10 +129,12 @@ class PushedNull:
 
 
 def _called_loads(code: CodeType) -> set[int]:
-    """Return the indices of the instructions that load a value only to call it."""
+    """Return the indices of the instructions that load a value only to call it, or that never run."""
     walk = _LoadWalk(code)
-    called = walk.called.values() if walk.run() else ()
-    return {each.place for each in called if each is not None} - walk.copied
+    if not walk.run():
+        return set()
+    called = {each.place for each in walk.called.values() if each is not None} - walk.copied
+    return called | walk.unreached()
 
 
 def call_sites(code: CodeType) -> dict[int, int]:
@@ -167,6 +169,10 @@ class _LoadWalk(Interpreter):
         except UnanalysedError:
             return False
         return True
+
+    def unreached(self) -> set[int]:
+        """Return the indices of the instructions that never run."""
+        return {index for index, state in enumerate(self._states) if state is None}
 
     def note_site(self, values: list[Any]) -> None:
         """Note the two values below the arguments of the present call: the called object, and a null."""

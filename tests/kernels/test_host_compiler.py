@@ -1,11 +1,15 @@
 """The CUDA dialect against Python: threads, barriers, warps, atomics, random numbers; and compiler errors."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from helpers.user_kernels import RNG, run
 
 from pycudakit import engine, errors
 from pycudakit.kernels import In, InOut, Out, SourceModule
+from pycudakit.kernels.compiling import compiler_process
 
 # ---- Thread indices and barriers ----
 
@@ -379,3 +383,12 @@ def test_other_programs_than_compilers(compiler, message, monkeypatch):
     monkeypatch.setenv("CXX", compiler)
     with engine("cpu"), pytest.raises(errors.CompileError, match=message):
         SourceModule("__global__ void no_compiler(int *x) { x[0] = 1; }")
+
+
+def test_a_folder_that_a_stopped_compiler_still_writes_to(monkeypatch):
+    def refuse(path, *_, **__):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+
+    with monkeypatch.context() as patched, compiler_process.temporary_folder("kernel.cu") as directory:
+        patched.setattr(os, "rmdir", refuse)
+    os.rmdir(directory)

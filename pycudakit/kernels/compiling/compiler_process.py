@@ -57,7 +57,8 @@ def kind(compiler: tuple[str, ...]) -> str:
 def temporary_folder(name: str) -> Iterator[str]:
     """Make a folder for the files of a compiler, or raise `CompileError`; `name` is the source's."""
     try:
-        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
+        # A compiler that was stopped may still create a file while the folder is removed.
+        with tempfile.TemporaryDirectory(prefix="pycudakit-", ignore_cleanup_errors=True) as directory:
             yield directory
     except OSError as error:
         raise errors.CompileError(

@@ -521,6 +521,15 @@ def test_auto_replays_loops_of_small_arrays(monkeypatch):
         assert plans
 
 
+def calls_under_auto(fused, count):
+    """Yield the results of calls under `auto`, each with NumPy's."""
+    with pk.engine("auto"):
+        for turn in range(count):
+            u = numbers(4000, seed=turn)
+            expected = fused.__wrapped__(u.copy(), 4000)
+            yield fused(u, 4000), expected
+
+
 def test_auto_gives_up_a_long_capture(monkeypatch):
     monkeypatch.setattr(cost, "MAX_PATIENCE", 0)
 
@@ -530,11 +539,8 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
         return u
 
     fused = pk.fuse(body)
-    with pk.engine("auto"):
-        for turn in range(6):
-            u = numbers(4000, seed=turn)
-            expected = body(u.copy(), 4000)
-            np.testing.assert_allclose(fused(u, 4000), expected, rtol=1e-13)
+    for got, expected in calls_under_auto(fused, 6):
+        np.testing.assert_allclose(got, expected, rtol=1e-13)
     if not pk.engines()["cpu"]:
         return
     with pk.engine("cpu"):  # which is more patient
@@ -561,11 +567,8 @@ def test_auto_leaves_small_arrays_to_numpy_from_a_graph_break_on(monkeypatch):
         return u
 
     fused = pk.fuse(body)
-    with pk.engine("auto"):
-        for turn in range(5):
-            u = numbers(4000, seed=turn)
-            expected = body(u.copy(), 4000)
-            np.testing.assert_array_equal(fused(u, 4000), expected)
+    for got, expected in calls_under_auto(fused, 5):
+        np.testing.assert_array_equal(got, expected)
     if pk.engines()["cpu"]:
         assert [each.is_late for each in captures] == [True]
 

@@ -183,11 +183,14 @@ class Fused(Generic[P, R]):
         result = self._plans.capture(signature, self._name, run_captured)
         return result
 
-    def _run_captured(self, args: Any, kwargs: Any, capture: Capture, trace: Trace | None = None) -> Any:
+    def _run_captured(
+        self, args: Any, kwargs: Any, capture: Capture, begin_trace: Callable[[], Trace] | None = None
+    ) -> Any:
         """Run the call traced, while a capture observes its library calls."""
         # A capture defers operations that are otherwise computed at once. A number that is then needed is no
         # graph break of the function: a call that is not captured finds those.
-        trace = trace or Trace(self._name, HANDLERS, strict=False)
+        # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
+        trace = begin_trace() if begin_trace else Trace(self._name, HANDLERS, strict=False)
         trace.begun_capture = capture
         with observe_entries(capture.on_native_call):
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
@@ -308,16 +311,21 @@ class Fused(Generic[P, R]):
             if answer is not NotImplemented:
                 return answer
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
+        traces: list[Trace] = []
+
+        def begin_trace() -> Trace:
+            traces.append(Trace(self._name, HANDLERS, self._strict))
+            traces[0].reason = REASON_CUDA_FASTER
+            return traces[0]
+
         with context.override(engine="cuda"):
-            trace = Trace(self._name, HANDLERS, self._strict)
-            trace.reason = REASON_CUDA_FASTER
             try:
                 if signature is None or not self._plans.may_capture(signature, is_warm=True):
-                    return self._run_traced(trace, arrays, args, kwargs)
-                run_captured = functools.partial(self._run_captured, args, kwargs, trace=trace)
+                    return self._run_traced(begin_trace(), arrays, args, kwargs)
+                run_captured = functools.partial(self._run_captured, args, kwargs, begin_trace=begin_trace)
                 return self._plans.capture(signature, self._name, run_captured)
             except FALLBACK_ERRORS as error:
-                if trace.buffers.written:
+                if traces and traces[0].buffers.written:
                     raise
                 warn_of_fallback(error)
                 restore_rng_state()

@@ -97,19 +97,67 @@ class Memory:
         self.owner = owner  # kept alive, so that no other array has its address
         self.begin, self.end = byte_bounds(owner)
         self.is_constant = is_constant
-        self.is_written = is_constant  # all of it
-        self._written = np.zeros(0 if is_constant else self.end - self.begin, np.bool_)  # byte by byte
+        # The ranges that dense operands have written, and the bytes that others have, where there are any.
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._bytes: Array | None = None
         self.first_use, self.last_use = math.inf, -1.0  # the indices of requests
         self.place: Place | None = None  # of its first byte
 
-    def written_part(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
-        """Return the part of `_written` for an operand."""
-        written = self._written[address - self.begin :]
-        return np.lib.stride_tricks.as_strided(written, (*shape, item), (*strides, 1))
+    def mark_written(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> None:
+        """Note that a request writes an operand."""
+        if _is_dense(shape, strides, item):
+            begin, end = address, address + math.prod(shape) * item
+            first, last = bisect.bisect_left(self._ends, begin), bisect.bisect_right(self._begins, end)
+            if first < last:  # they overlap, or touch
+                begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+            self._begins[first:last], self._ends[first:last] = [begin], [end]
+        elif not self._has_range(*_bounds(address, shape, strides, item)):
+            self._part(address, shape, strides, item)[...] = True
 
-    def update_is_written(self) -> None:
-        """Find out whether all bytes are written."""
-        self.is_written = bool(self._written.all())
+    def has_written(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
+        """Return True if it is a constant, or earlier requests have written all of an operand."""
+        if self.is_constant or self._has_range(*_bounds(address, shape, strides, item)):
+            return True
+        part = self._part(address, shape, strides, item)
+        assert self._bytes is not None  # noqa: S101
+        for begin, end in zip(self._begins, self._ends, strict=True):
+            self._bytes[begin - self.begin : end - self.begin] = True
+        return bool(part.all())
+
+    @property
+    def is_written(self) -> bool:
+        """Whether requests have written all of it."""
+        return self.has_written(self.begin, (self.end - self.begin,), (1,), 1)
+
+    def _has_range(self, begin: int, end: int) -> bool:
+        at = bisect.bisect_right(self._begins, begin) - 1
+        return at >= 0 and end <= self._ends[at]
+
+    def _part(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
+        """Return the part of `_bytes` for an operand."""
+        if self._bytes is None:
+            self._bytes = np.zeros(self.end - self.begin, np.bool_)
+        return np.lib.stride_tricks.as_strided(
+            self._bytes[address - self.begin :], (*shape, item), (*strides, 1)
+        )
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
+    """Return True if the elements fill a range of memory from their first one on, each byte once."""
+    expected = item
+    for stride, n in sorted(zip(strides, shape, strict=True)):
+        if n != 1:
+            if stride != expected:
+                return False
+            expected *= n
+    return True
+
+
+def _bounds(address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
+    """Return the first byte of an operand, and the end of its last one."""
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    return address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
 
 
 class Capture:
@@ -312,9 +360,10 @@ class Capture:
         """Check an operand; set its place if it is an argument's, else return its memory."""
         operand = request.table[row]
         address, item = int(operand["address"]), abi.TYPES[operand["type"]].itemsize
-        strides = operand["strides"][: len(shape)].tolist()
-        steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
-        bounds = address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
+        all_strides = operand["strides"][: len(shape)].tolist()
+        axes = [(n, stride) for n, stride in zip(shape, all_strides, strict=True) if stride or not n]
+        shape, strides = tuple([n for n, _ in axes]), [stride for _, stride in axes]
+        bounds = _bounds(address, shape, strides, item)
         argument = self._argument_at(*bounds)
         if is_result:
             request.written.add(row)
@@ -329,13 +378,10 @@ class Capture:
         memory.last_use = max(memory.last_use, len(self._requests))
         if is_result and memory.is_constant:
             raise NotReplayableError
-        if not memory.is_written:
-            part = memory.written_part(address, shape, strides, item)
-            if is_result:
-                part[...] = True
-                memory.update_is_written()
-            elif not part.all():
-                raise NotReplayableError
+        if is_result:
+            memory.mark_written(address, shape, strides, item)
+        elif not memory.has_written(address, shape, strides, item):
+            raise NotReplayableError
         return memory
 
     def _constant(self, value: bytes) -> int:

@@ -25,6 +25,8 @@ _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls 
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
 _MEASURED_CALLS = 2  # measured calls of each engine
+# NumPy is not measured again if it takes so many times as long as an engine (whose first call may compile).
+_HOPELESS_RATIO = 4
 # An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3
 _CONCLUSIVE_RATIO_OF_ENGINES = 8  # of the two engines: threads and transfers are estimated less well
@@ -109,8 +111,8 @@ class Costs:
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    The first calls run on the first engine, as many others on the next. Only calls with the scalar arguments
-    of the first one are timed, because a scalar may be a number of steps.
+    The calls run on each engine in turn, so that all find warm memory in the end. Only calls with the scalar
+    arguments of the first one are timed, because a scalar may be a number of steps.
 
     Parameters
     ----------
@@ -137,17 +139,27 @@ class Autotuner:
 
     def next_engine(self, numbers: tuple[Any, ...]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
-        if numbers != self._numbers:
-            return None
-        measured = self._seconds.items()
-        return next((engine for engine, each in measured if len(each) < _MEASURED_CALLS), None)
+        return self._next() if numbers == self._numbers else None
 
     def record_time(self, engine: str, seconds: float) -> str | None:
         """Record a call's time; return the fastest engine once all are measured, else None."""
         self._seconds[engine].append(seconds)
-        if any(len(each) < _MEASURED_CALLS for each in self._seconds.values()):
+        if self._next() is not None:
             return None
-        return min(self._seconds, key=lambda name: min(self._seconds[name]))
+        return min(self._seconds, key=self._least)
+
+    def _next(self) -> str | None:
+        """Return the engine that has been measured least; None if all have been measured enough."""
+        most = _HOPELESS_RATIO * min(map(self._least, self._seconds))
+        left = [
+            engine
+            for engine, each in self._seconds.items()
+            if len(each) < _MEASURED_CALLS and not (engine == "numpy" and each and min(each) > most)
+        ]
+        return min(left, key=lambda engine: len(self._seconds[engine]), default=None)
+
+    def _least(self, engine: str) -> float:
+        return min(self._seconds[engine], default=math.inf)
 
 
 def scalars_in(values: Iterable[Any]) -> tuple[Any, ...]:

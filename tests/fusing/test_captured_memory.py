@@ -1,0 +1,41 @@
+"""A capture's record of the bytes that requests have written."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from pycudakit._native.abi import address_of
+from pycudakit.fusing.execute.capture import Memory
+
+slices = st.slices(6).filter(lambda each: range(6)[each])
+
+
+@given(st.lists(st.tuples(st.booleans(), slices, slices, st.booleans()), max_size=12))
+def test_it_is_that_of_a_mask(steps):
+    owner = np.zeros((6, 6), np.int32)
+    memory, written = Memory(owner, is_constant=False), np.zeros((6, 6), bool)
+    for is_write, rows, columns, is_transposed in steps:
+        part, mask = owner[rows, columns], written[rows, columns]
+        operand = part.T if is_transposed else part
+        place = address_of(operand), operand.shape, operand.strides, operand.itemsize
+        if is_write:
+            memory.mark_written(*place)
+            mask[...] = True
+        else:
+            assert memory.has_written(*place) == mask.all()
+        assert memory.is_written == written.all()
+
+
+def test_overlapping_elements_are_not_dense():
+    owner = np.zeros(5, np.int64)
+    windows = as_strided(owner, (2, 2), (8, 8))
+    memory = Memory(owner, is_constant=False)
+    memory.mark_written(address_of(windows), windows.shape, windows.strides, 8)
+    assert memory.has_written(memory.begin, (3,), (8,), 8)
+    assert not memory.has_written(memory.begin, (4,), (8,), 8)
+
+
+def test_constants_are_written():
+    owner = np.zeros(3)
+    assert Memory(owner, is_constant=True).is_written

@@ -18,6 +18,7 @@ from pycudakit._native import engine_status
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.native_call import Pool
 
 _current_context = context.current_context
 
@@ -67,11 +68,47 @@ def device_choice(function: str, engine: str) -> EngineChoice:
     return EngineChoice(function, "cuda", reason)
 
 
+class DeviceOperand(NamedTuple):
+    """A device array for which a call may be enqueued, and the engine in force."""
+
+    library: ForeignLibrary
+    engine: str
+    signature: Any  # the fields of an ArraySignature
+    address: int
+    stream: int
+
+    @classmethod
+    def of(cls, a: Any) -> DeviceOperand | None:
+        """Return the operand; None if calls on it take the general path."""
+        library, engine = library_of_type(type(a)), device_engine()
+        if library is None or engine is None:
+            return None
+        try:
+            inspected = library.inspect(a)
+        except INSPECT_ERRORS:
+            return None
+        return None if inspected is None else cls(library, engine, *inspected)
+
+    def run(self, name: str, pool: Pool[Any], address: int, result: int) -> int:
+        """Run a prepared call of an array and its result in the operand's stream; return its FP flags."""
+        work = pool.take()
+        try:
+            work.bind_device(address, result)
+            fp_flags: int = work.run_on_stream(device_choice(name, self.engine), self.stream)
+        finally:
+            pool.give_back(work)
+        return fp_flags
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def has_device_fast_path(fast_path: Callable[..., Any]) -> Callable[[F], F]:
-    """Mark a function with its fast path for device arrays, which returns None for other arguments."""
+    """Mark a function with its fast path for device arrays.
+
+    For arguments that need the general path, which takes less device memory, it returns None or raises
+    OutOfMemory.
+    """
 
     def mark(function: F) -> F:
         function.device_fast_path = fast_path  # type: ignore[attr-defined]

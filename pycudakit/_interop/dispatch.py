@@ -94,7 +94,10 @@ class Dispatcher:
         `by_numpy` calls NumPy's function, which dispatches to the types that override it.
         """
         if self._device_fast_path is not None:
-            result = self._device_fast_path(*args, **kwargs)
+            try:
+                result = self._device_fast_path(*args, **kwargs)
+            except errors.OutOfMemory:  # the general path needs less device memory
+                result = None
             if result is not None:
                 return result
         result = late_bound.try_replay(self._function, args, kwargs)

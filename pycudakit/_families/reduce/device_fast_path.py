@@ -9,16 +9,8 @@ from typing import Any, NamedTuple
 
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import errors
 from pycudakit._families.reduce.reduce_kernel import Lowering, PreparedReduce, ReduceKernel, reduce_kernel_for
-from pycudakit._interop.cuda_libraries import (
-    INSPECT_ERRORS,
-    ArraySignature,
-    device_choice,
-    device_engine,
-    library_of_type,
-    numpy_dtype,
-)
+from pycudakit._interop.cuda_libraries import ArraySignature, DeviceOperand, numpy_dtype
 from pycudakit._native import abi
 from pycudakit._native.dtypes import DType
 from pycudakit._runtime.native_call import Pool
@@ -68,23 +60,12 @@ def _prepare_signature(
 
 
 def _call(name: str, lower: Lowering, a: Any, axis: Any) -> Any:
-    library, engine = library_of_type(type(a)), device_engine()
-    if library is None or engine is None or not (axis is None or type(axis) is int):
+    operand = DeviceOperand.of(a)
+    if operand is None or not (axis is None or type(axis) is int):
         return None
-    try:
-        inspected = library.inspect(a)
-    except INSPECT_ERRORS:
+    prepared = _prepare_signature(name, lower, operand.signature, axis)
+    if prepared is None:
         return None
-    prepared = None if inspected is None else _prepare_signature(name, lower, inspected[0], axis)
-    if inspected is None or prepared is None:
-        return None
-    result = library.empty(prepared.shape, prepared.dtype, a)
-    work = prepared.pool.take()
-    try:
-        work.bind_device(inspected[1], library.address_of(result))
-        work.run_on_stream(device_choice(name, engine), inspected[2])
-    except errors.OutOfMemory:  # the general path needs less device memory
-        return None
-    finally:
-        prepared.pool.give_back(work)
+    result = operand.library.empty(prepared.shape, prepared.dtype, a)
+    operand.run(name, prepared.pool, operand.address, operand.library.address_of(result))
     return result

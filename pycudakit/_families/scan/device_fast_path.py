@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import errors
-from pycudakit._interop.cuda_libraries import (
-    INSPECT_ERRORS,
-    ArraySignature,
-    device_choice,
-    device_engine,
-    library_of_type,
-    numpy_dtype,
-)
+from pycudakit._interop.cuda_libraries import ArraySignature, DeviceOperand, numpy_dtype
 from pycudakit._interop.memory_layout import contiguous_strides, overlap
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES, DType
@@ -44,7 +36,11 @@ class _PreparedScan(NativeCall):
         self._table["flags"], self._table["type"] = abi.ON_DEVICE, [CODES[dtype] for dtype in types]
         for row, dtype in zip(self._table, types, strict=True):
             row["strides"][:3] = contiguous_strides(lengths, dtype.itemsize)
-        self.addresses = self._table["address"]
+        self._addresses = self._table["address"]
+
+    def bind_device(self, address: int, result: int) -> None:
+        """Bind the addresses of the array and the result."""
+        self._addresses[:] = address, result
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry, bound to its arguments."""
@@ -99,40 +95,25 @@ def _call(
     dtype: Any = None,
     out: Any = None,
 ) -> Any:
-    library, engine = library_of_type(type(a)), device_engine()
-    if library is None or engine is None or dtype is not None or not (axis is None or type(axis) is int):
+    operand = DeviceOperand.of(a)
+    target = DeviceOperand.of(out) if type(out) is type(a) else None
+    if operand is None or dtype is not None or not (axis is None or type(axis) is int):
         return None
-    try:
-        inspected = library.inspect(a)
-        target = None if type(out) is not type(a) else library.inspect(out)
-    except INSPECT_ERRORS:
+    prepared = _prepare_signature(operation, flags, result_type, operand.signature, axis)
+    if prepared is None or (out is not None and target is None):
         return None
-    if inspected is None or (out is not None and target is None):
-        return None
-    prepared = _prepare_signature(operation, flags, result_type, inspected[0], axis)
-    if prepared is None:
-        return None
-    address, stream = inspected[1:]
-    if target is None:
-        result = library.empty(prepared.shape, prepared.dtype, a)
-        to = library.address_of(result)
-    else:
-        result, to, out_signature = out, target[1], ArraySignature(*target[0])
+    result = operand.library.empty(prepared.shape, prepared.dtype, a) if target is None else out
+    to = operand.library.address_of(result) if target is None else target.address
+    if target is not None:
+        signature = ArraySignature(*target.signature)
         fits = (
-            numpy_dtype(out_signature.dtype) == prepared.dtype
-            and tuple(out_signature.shape) == prepared.shape
-            and out_signature.strides is None
+            numpy_dtype(signature.dtype) == prepared.dtype
+            and tuple(signature.shape) == prepared.shape
+            and signature.strides is None
         )
-        overlaps = overlap((address, address + prepared.bytes_), (to, to + prepared.bytes_))
-        if not fits or out_signature.is_readonly or target[2] != stream or overlaps:
+        memory = (operand.address, operand.address + prepared.bytes_), (to, to + prepared.bytes_)
+        if not fits or signature.is_readonly or target.stream != operand.stream or overlap(*memory):
             return None
-    work = prepared.pool.take()
-    try:
-        work.addresses[:] = address, to
-        if fp_flags := work.run_on_stream(device_choice(name, engine), stream):
-            report_fp_flags({"accumulate": fp_flags})
-    except errors.OutOfMemory:  # the general path needs less device memory
-        return None
-    finally:
-        prepared.pool.give_back(work)
+    if fp_flags := operand.run(name, prepared.pool, operand.address, to):
+        report_fp_flags({"accumulate": fp_flags})
     return result

@@ -10,16 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit import errors
 from pycudakit._element_programs.device_launch import enqueue_copy
-from pycudakit._interop.cuda_libraries import (
-    INSPECT_ERRORS,
-    ArraySignature,
-    device_choice,
-    device_engine,
-    library_of_type,
-    numpy_dtype,
-)
+from pycudakit._interop.cuda_libraries import ArraySignature, DeviceOperand, numpy_dtype
 from pycudakit._interop.memory_layout import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.abi import MAX_DIMS
@@ -110,55 +102,34 @@ def _prepare_signature(fields: tuple[Any, ...], axis: Any) -> _PreparedSignature
 
 
 def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *descending: bool) -> Any:
-    library, engine = library_of_type(type(a)), device_engine()
-    if library is None or engine is None or not (kind is order is None and stable in (None, True, False)):
+    operand = DeviceOperand.of(a)
+    if operand is None or not (kind is order is None and stable in (None, True, False)):
         return None
-    try:
-        inspected = library.inspect(a)
-    except INSPECT_ERRORS:
-        return None
-    prepared = (
-        None
-        if inspected is None or type(axis) not in (int, type(None))
-        else _prepare_signature(inspected[0], axis)
-    )
-    if inspected is None or prepared is None:
+    prepared = _prepare_signature(operand.signature, axis) if type(axis) in (int, type(None)) else None
+    if prepared is None:
         return None
     dtype, shape, axes, rows, strides = prepared
-    address, stream = inspected[1:]
+    library, _, _, address, stream = operand
     result_dtype = dtype if name == "sort" else _INT64
-    try:
-        if strides is not None:
-            copy = library.empty(rows, dtype, a)
-            to = library.address_of(copy), contiguous_strides(rows, dtype.itemsize)
-            enqueue_copy(dtype, rows, to, (address, strides), stream)
-            address = to[0]
-        size = math.prod(rows)
-        if axis is None:
-            rows, axes = (size,), (0,)
-        result = library.empty(rows, result_dtype, a)
-        pool = _pool(name, dtype, size // rows[-1], rows[-1], descending)
-        work = pool.take()
-        try:
-            work.addresses[:] = address, library.address_of(result)
-            work.run_on_stream(device_choice(name, engine), stream)
-        finally:
-            pool.give_back(work)
-        if axes != tuple(range(len(axes))):
-            moved_back = library.empty(shape, result_dtype, a)
-            result_strides = contiguous_strides(shape, result_dtype.itemsize)
-            to = library.address_of(moved_back), tuple(result_strides[d] for d in axes)
-            enqueue_copy(
-                result_dtype,
-                rows,
-                to,
-                (library.address_of(result), contiguous_strides(rows, result_dtype.itemsize)),
-                stream,
-            )
-            return moved_back
-    except errors.OutOfMemory:  # the general path needs less device memory
-        return None
-    return result
+    if strides is not None:
+        copy = library.empty(rows, dtype, a)
+        to = library.address_of(copy), contiguous_strides(rows, dtype.itemsize)
+        enqueue_copy(dtype, rows, to, (address, strides), stream)
+        address = to[0]
+    size = math.prod(rows)
+    if axis is None:
+        rows, axes = (size,), (0,)
+    result = library.empty(rows, result_dtype, a)
+    sorted_at = library.address_of(result)
+    operand.run(name, _pool(name, dtype, size // rows[-1], rows[-1], descending), address, sorted_at)
+    if axes == tuple(range(len(axes))):
+        return result
+    moved_back = library.empty(shape, result_dtype, a)
+    result_strides = contiguous_strides(shape, result_dtype.itemsize)
+    to = library.address_of(moved_back), tuple(result_strides[d] for d in axes)
+    source = sorted_at, contiguous_strides(rows, result_dtype.itemsize)
+    enqueue_copy(result_dtype, rows, to, source, stream)
+    return moved_back
 
 
 class _PreparedSort(NativeCall):
@@ -172,9 +143,13 @@ class _PreparedSort(NativeCall):
         self._operands = np.zeros(2, abi.OPERAND)  # the values, and the result
         self._operands["type"] = CODES[dtype], CODES[_INT64 if descending else dtype]
         self._operands["flags"] = abi.ON_DEVICE
-        self.addresses = self._operands["address"]
+        self._addresses = self._operands["address"]
         # An argsort also takes the number of indices to return per row, here all of them.
         self._more = rows, columns, *((columns, int(*descending)) if descending else ())
+
+    def bind_device(self, address: int, result: int) -> None:
+        """Bind the addresses of the array and the result."""
+        self._addresses[:] = address, result
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry, bound to its arguments."""

@@ -134,6 +134,8 @@ class Fused(Generic[P, R]):
             _MAX_KEYS
         )
         self._analyses: list[Analysis] = []  # of calls of different kinds
+        # The arguments, by index or name, that the function only computes with, in all kinds of calls so far.
+        self.scalar_arguments: frozenset[int | str] = frozenset()
         self._plans = host_replay.PlanCache()
         # The library's own functions see nothing but their arguments.
         self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
@@ -209,7 +211,7 @@ class Fused(Generic[P, R]):
         if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
             return answer
         if isinstance(best, float) and not self._strict and self.guards is not None:
-            numbers = scalars_in([*args, *kwargs.values()])
+            numbers = self._numbers_in(args, kwargs)
             best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
         if (best is None or type(best) is _CallsLeft) and 0 < size <= SMALL_ARRAYS and not self._strict:
@@ -219,7 +221,7 @@ class Fused(Generic[P, R]):
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
         if isinstance(best, Autotuner):
-            engine = best.next_engine(scalars_in([*args, *kwargs.values()]))
+            engine = best.next_engine(self._numbers_in(args, kwargs))
             if engine is not None:
                 return self._run_measured(best, engine, key, arrays, args, kwargs)
         trace = Trace(self._name, HANDLERS, self._strict)
@@ -236,9 +238,14 @@ class Fused(Generic[P, R]):
                 self._best[key] = candidates[0]
             else:
                 numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
-                numbers = scalars_in([*args, *kwargs.values()])
+                numbers = self._numbers_in(args, kwargs)
                 self._best[key] = Autotuner(numbers, candidates, numpy_seconds)
         return result
+
+    def _numbers_in(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """Return the numbers among the arguments on which the time of a call may depend."""
+        named = [*enumerate(args), *kwargs.items()]
+        return scalars_in([value for key, value in named if key not in self.scalar_arguments])
 
     def _run_measured(
         self,
@@ -411,6 +418,8 @@ class Fused(Generic[P, R]):
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
+        if trace.begun_capture is not None and trace.begun_capture.scalars:
+            args, kwargs = self._with_scalar_operands(trace, trace.begun_capture, args, kwargs)
         listener = trace.buffers.scope.listener
         if trace.analysis is not None and trace.analysis.has_risks:
             trace.mark_not_replayable()
@@ -461,8 +470,33 @@ class Fused(Generic[P, R]):
                 break
         else:
             analysis = analyse(self.__wrapped__, args, kwargs)
+            computed_with = self._arguments_of(analysis.scalar_parameters)
+            self.scalar_arguments = computed_with & self.scalar_arguments if self._analyses else computed_with
             self._analyses = [analysis, *self._analyses[: _MAX_ANALYSES - 1]]
         return None if analysis.is_pure else analysis
+
+    def _arguments_of(self, parameters: frozenset[str]) -> frozenset[int | str]:
+        """Return the indices and the names of arguments for parameters of the function."""
+        names = self._parameter_names()
+        return parameters | {index for index, name in enumerate(names) if name in parameters}
+
+    def _parameter_names(self) -> tuple[str, ...]:
+        code = getattr(self.__wrapped__, "__code__", None)
+        return () if code is None else code.co_varnames[: code.co_argcount]
+
+    def _with_scalar_operands(self, trace: Trace, capture: Capture, args: Any, kwargs: Any) -> Any:
+        """Replace the numbers that the function only computes with by tracers of the capture's arrays."""
+        if not capture.scalars.keys() <= self.scalar_arguments:  # a call of another kind looks at one
+            capture.mark_not_replayable()
+            return args, kwargs
+        args, kwargs = list(args), dict(kwargs)
+        for key, array in capture.scalars.items():
+            arguments: Any = args if type(key) is int else kwargs
+            number, tracer = arguments[key], trace.tracer_for(array)
+            tracer.is_scalar, arguments[key] = True, tracer
+            if type(number) is float:
+                trace.weak_scalars.add(tracer.node, number)
+        return args, kwargs
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Return the passes and breaks of a call.
@@ -495,6 +529,8 @@ class Fused(Generic[P, R]):
         plan = None if signature is None else self._plans.plan_of(signature)
         if signature is not None and plan is not None:
             names = names_of(self.__wrapped__, args, kwargs)
+            for key, array in signature.scalars.items():
+                names[id(array)] = key if type(key) is str else self._parameter_names()[key]  # type: ignore[index]
             return Explained.of_plan(plan, [names.get(id(array), "?") for array in signature.arrays])
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
 

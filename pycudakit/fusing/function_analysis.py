@@ -31,6 +31,7 @@ from pycudakit.fusing.bytecode.opcodes import (
     inner_codes,
     loads_attribute,
 )
+from pycudakit.fusing.bytecode.scalar_uses import ScalarFlow
 from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, ObjectSource, type_attribute
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
@@ -56,6 +57,7 @@ _MAX_DEPTH = 24  # of calls
 _MAX_INSTRUCTIONS = 20_000  # interpreted in one round
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
+_OUTERMOST = 1  # the number of the fused function's frame
 _GENERATOR_FLAG, _COROUTINE_FLAGS = 0x20, 0x80 | 0x200
 
 # Bits of an instruction: some path from it may reach this before an operation that the trace surely records.
@@ -89,6 +91,8 @@ class Analysis:
         The risky instructions.
     dispatched
         By code object, the indices of the calls of code that was not analysed, or that has such calls.
+    scalar_parameters
+        The parameters that the function only computes with: if they are numbers, they are operands.
     """
 
     def __init__(self) -> None:
@@ -105,6 +109,7 @@ class Analysis:
         self.risks: list[Risk] = []
         self.numbers_at_once: dict[tuple[int, int], str] = {}  # why, by the id of a code object and an offset
         self.unanalysed = ""  # why the function could not be analysed
+        self.scalar_parameters: frozenset[str] = frozenset()
 
     def holds_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Return True if a call has the kinds that the analysis has read."""
@@ -273,6 +278,7 @@ def _repeat(
             if facts.has_changed:
                 continue
             flow = this_round.number_flow()
+            analysis.scalar_parameters = this_round.scalar_parameters
         finally:
             this_round.flows.clear()  # which refer to the round, and so keep the arguments
         if at_once is None or (sites := flow.sites_at_once()) <= at_once:
@@ -303,6 +309,7 @@ class _Round:
         self.at_once = at_once  # the sites of numbers that are NumPy's scalars
         self._facts = facts
         self._analysis = analysis
+        self.scalar_parameters: frozenset[str] = frozenset()  # of the fused function
         self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
         self._package = ""  # of the fused function
         self._depth = 0
@@ -496,7 +503,11 @@ class _Frame(Interpreter):
         return self._summary()
 
     def _follow(self, flow: NumberFlow) -> None:
-        FrameFlow(flow, self._number, self._code, self._done, self._caught, self._effects).follow()
+        frame = self._number, self._code, self._done, self._caught, self._effects
+        FrameFlow(flow, *frame).follow()
+        if self._number == _OUTERMOST:
+            names = self._code.co_varnames[: self._code.co_argcount + self._code.co_kwonlyargcount]
+            self._owner.scalar_parameters = ScalarFlow(NumberFlow(), *frame).parameters_of_arithmetic(names)
 
     def _visit(self, index: int) -> None:
         self._owner.count(1)

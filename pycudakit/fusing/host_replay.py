@@ -33,16 +33,22 @@ _MAX_BYTES = 256 << 20  # of the runs that are idle
 _MAX_FAILURES = 2  # replays in succession that must be traced after all, before a plan is dropped
 _MAX_IDLE = 2  # runs of one plan
 _MAX_LENGTH = 64  # of a tuple among the arguments
+SCALAR_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
 class Signature(NamedTuple):
-    """The signature of a call, as a hashable key, and the arrays of this call."""
+    """The signature of a call, as a hashable key, and the arrays of this call.
+
+    `scalars` are arrays of numbers that the function only computes with, by the index or the name of the
+    argument.
+    """
 
     key: tuple[Any, ...]
     arrays: list[Array]
     addresses: list[int]
     engine: str
+    scalars: dict[int | str, Array]
 
 
 class _Entry:
@@ -71,6 +77,15 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     arrays: list[Array] = []
     addresses: list[int] = []
     bounds: list[tuple[int, int]] = []
+    scalars: dict[int | str, Array] = {}
+    scalar_arguments = function.scalar_arguments
+    if scalar_arguments:
+        named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for key, value in named:
+            if key in scalar_arguments and type(value) in SCALAR_TYPES:
+                scalars[key] = np.array(value)
+        args = [scalars.get(index, value) for index, value in enumerate(args)]
+        kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
     try:
         positional = tuple([_key_of(value, arrays, addresses, bounds) for value in args])
         keyword = kwargs and tuple(
@@ -79,13 +94,15 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         guard_values = guards.evaluate()
     except (NotReplayableError, ImpureError):
         return None
-    if not bounds or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
+    if len(bounds) == len(scalars) or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
-    return Signature((engine, guard_values, positional, keyword or ()), arrays, addresses, engine)
+    types = tuple([(key, type(value)) for key, value in named if key in scalars]) if scalars else ()
+    key_of_call = engine, guard_values, positional, keyword or (), types
+    return Signature(key_of_call, arrays, addresses, engine, scalars)
 
 
 def _key_of(
@@ -166,6 +183,7 @@ class PlanCache:
         """Call `run` with a capture of this patience, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
         capture = Capture(signature.arrays, signature.engine, patience)
+        capture.scalars = signature.scalars
         with recorded_warnings() as met:
             result = run(capture)
         plan = capture.finish(function, result) if not met else None

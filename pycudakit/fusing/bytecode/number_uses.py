@@ -175,12 +175,7 @@ class FrameFlow(StackRules):
         """Follow the numbers until nothing changes."""
         first = self._done[0]
         assert first is not None  # noqa: S101
-        arguments = frozenset({arguments_of(self._frame)})
-        names = dict.fromkeys(first.before.names, arguments)
-        for name in self._code.co_cellvars:
-            if name in names:
-                self._flow.add(arguments, self._cell_nodes(self.effects.cell(name)))
-        self._states[0] = State((), names, (), ())
+        self._states[0] = State((), self._first_names(first.before.names), (), ())
         pending = [0]
         while pending:
             index = pending.pop()
@@ -204,6 +199,14 @@ class FrameFlow(StackRules):
                 if names is not after_names:
                     names = {name: origins | after_names.get(name, NONE) for name, origins in names.items()}
                 self._join(target, State((*state.stack[:kept], *(NONE,) * pushed), names, (), ()), pending)
+
+    def _first_names(self, names: Iterable[str]) -> dict[str, Origins]:
+        """Return the numbers that the variables may have at the begin."""
+        arguments = frozenset({arguments_of(self._frame)})
+        for name in self._code.co_cellvars:
+            if name in names:
+                self._flow.add(arguments, self._cell_nodes(self.effects.cell(name)))
+        return dict.fromkeys(names, arguments)
 
     def _join(self, target: int, state: State, pending: list[int]) -> None:
         before = self._states[target] if target < len(self._states) else state
@@ -236,6 +239,11 @@ class FrameFlow(StackRules):
             self.stack = [each if type(each) is frozenset else self._of_kind(each) for each in self.stack]
             self.stack += [NONE] * (len(done.after.stack) - len(self.stack))
             return
+        self._use(done)
+
+    def _use(self, done: Done) -> None:
+        """Run an instruction that does more than move values."""
+        rule = done.instruction.rule
         operands = [
             (kind, origins.union(_container_nodes(kind)))
             for kind, origins in zip(done.before.stack[done.floor :], self.stack[done.floor :], strict=True)

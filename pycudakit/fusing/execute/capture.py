@@ -194,6 +194,8 @@ class Capture:
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
         self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
         self.body_has_ended = False  # so that the host may read results
+        # Arrays in place of numbers that the function only computes with, by the argument's index or name.
+        self.scalars: dict[int | str, Array] = {}
 
     # ---- The traced call -------------------------------------------------------------------------------
 

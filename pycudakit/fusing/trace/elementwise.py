@@ -37,6 +37,7 @@ from pycudakit.fusing.memory.nodes import (
 )
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.tile_rows import TiledScheduler
+from pycudakit.fusing.trace.weak_scalars import WeakScalars
 
 SMALL = 8192  # elements: `auto` computes smaller operations eagerly
 TINY = 1024  # elements: smaller exact operations run in NumPy, with the same bits
@@ -130,6 +131,10 @@ class ElementwiseTrace(TiledScheduler):
     # Computes a function in NumPy for unsupported operands; called as `apply` is. A subclass defines it.
     apply_by_numpy: Callable[..., Any]
 
+    def __init__(self, name: str, strict: bool) -> None:
+        super().__init__(name, strict)
+        self.weak_scalars = WeakScalars(cast)
+
     def apply(
         self,
         function: ElementFunction,
@@ -180,6 +185,14 @@ class ElementwiseTrace(TiledScheduler):
             nodes.append(node)
             arguments.append(node)
             types.append(node.dtype)
+        python_float = None
+        if self.weak_scalars:
+            python_float = self.weak_scalars.value_of(function.name, arguments)
+            if python_float is not None and not math.isfinite(python_float):
+                self.mark_not_replayable()
+                return python_float  # of which Python does not warn
+            arguments, types = self.weak_scalars.typed(arguments, types)
+            nodes = [each for each in arguments if type(each) is Node]
         result, may_raise, may_warn, seconds, integers = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
@@ -223,6 +236,8 @@ class ElementwiseTrace(TiledScheduler):
         else:
             self.mark_unread(node, nodes, may_warn)
         value = Tracer(self, node, shape == ())
+        if python_float is not None:
+            self.weak_scalars.add(node, python_float)
         if must_compute_now:
             self.materialize(value)
         if out is not None:

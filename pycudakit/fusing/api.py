@@ -66,7 +66,7 @@ from pycudakit.fusing.memory.pytree import (
 )
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
-from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, scalars_in
+from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner
 from pycudakit.fusing.schedule.explain import Explained
 from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
 from pycudakit.fusing.trace.trace import Trace
@@ -242,10 +242,15 @@ class Fused(Generic[P, R]):
                 self._best[key] = Autotuner(numbers, candidates, numpy_seconds)
         return result
 
-    def _numbers_in(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    def _numbers_in(self, args: Any, kwargs: Any) -> dict[int | str, Any]:
         """Return the numbers among the arguments on which the time of a call may depend."""
         named = [*enumerate(args), *kwargs.items()]
-        return scalars_in([value for key, value in named if key not in self.scalar_arguments])
+        operands = self.scalar_arguments
+        return {
+            key: value
+            for key, value in named
+            if type(value) in (int, bool) or (type(value) is float and key not in operands)
+        }
 
     def _run_measured(
         self,
@@ -649,7 +654,7 @@ _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this
 class _SmallCallTuner(Autotuner):
     """An autotuner of calls with small arguments: the first short ones of an engine find cold caches."""
 
-    def __init__(self, numbers: tuple[Any, ...], numpy_seconds: float) -> None:
+    def __init__(self, numbers: dict[int | str, Any], numpy_seconds: float) -> None:
         super().__init__(numbers, numpy_seconds=numpy_seconds)
         self._warm_ups = {"cpu": _WARM_UPS, "numpy": 1}
 

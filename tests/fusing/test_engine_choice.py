@@ -113,21 +113,21 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
     assert costs.best() == "cpu"
     assert costs.candidates(may_replay=False) == ["cpu", "cuda", "numpy"]
     assert costs.candidates(may_replay=True) == ["cpu", "cuda"]
-    autotuner = cost.Autotuner((3,), ["cpu", "cuda"])
-    assert autotuner.next_engine((4,)) is None  # which may be other work
+    autotuner = cost.Autotuner({"n": 3}, ["cpu", "cuda"])
+    assert autotuner.next_engine({"n": 4}) is None  # which may be other work
     chosen = []
     for seconds in (5e-3, 90e-3, 3e-3, 2e-3):  # the first call on an engine may compile
-        engine = autotuner.next_engine((3,))
+        engine = autotuner.next_engine({"n": 3})
         chosen.append((engine, autotuner.record_time(engine, seconds)))
     assert chosen == [("cpu", None), ("cuda", None), ("cpu", None), ("cuda", "cuda")]
 
 
 def test_numpy_is_measured_again_only_if_it_is_close():
     for numpy_seconds, order in ((5e-3, ["cpu", "numpy", "cpu", "numpy"]), (50e-3, ["cpu", "numpy", "cpu"])):
-        autotuner = cost.Autotuner((), ["cpu", "numpy"])
+        autotuner = cost.Autotuner({}, ["cpu", "numpy"])
         chosen, best = [], None
         while best is None:
-            engine = autotuner.next_engine(())
+            engine = autotuner.next_engine({})
             chosen.append(engine)
             best = autotuner.record_time(engine, 4e-3 if engine == "cpu" else numpy_seconds)
         assert (chosen, best) == (order, "cpu")

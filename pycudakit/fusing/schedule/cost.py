@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ class Autotuner:
     Parameters
     ----------
     numbers
-        The scalar arguments of the first call.
+        The scalar arguments of the first call, by their index or name.
     engines
         The engines, of "cpu", "cuda" and "numpy".
     numpy_seconds
@@ -126,7 +126,7 @@ class Autotuner:
 
     def __init__(
         self,
-        numbers: tuple[Any, ...],
+        numbers: Mapping[int | str, Any],
         engines: Iterable[str] = ("cpu", "numpy"),
         numpy_seconds: float | None = None,
     ) -> None:
@@ -137,9 +137,10 @@ class Autotuner:
             self.patience = min(MAX_PATIENCE, max(_MIN_PATIENCE, _PATIENCE_RATIO * numpy_seconds))
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
 
-    def next_engine(self, numbers: tuple[Any, ...]) -> str | None:
+    def next_engine(self, numbers: Mapping[int | str, Any]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
-        return self._next() if numbers == self._numbers else None
+        is_other = any(self._numbers.get(key, number) != number for key, number in numbers.items())
+        return None if is_other else self._next()
 
     def record_time(self, engine: str, seconds: float) -> str | None:
         """Record a call's time; return the fastest engine once all are measured, else None."""
@@ -160,8 +161,3 @@ class Autotuner:
 
     def _least(self, engine: str) -> float:
         return min(self._seconds[engine], default=math.inf)
-
-
-def scalars_in(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the Python numbers among arguments."""
-    return tuple([value for value in values if type(value) in (int, float, bool)])

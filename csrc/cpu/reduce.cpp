@@ -133,7 +133,7 @@ class RegionReducer {
     int64_t run(int64_t first, int64_t units) {
         for (int64_t i = 0; i < units; ++i) fold(first + i, i);
         for (ThreadReduction &fold : reductions_)
-            fold.partials.take(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
+            fold.partials.store(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
         const int64_t count = slabs_.start(first + units) - slabs_.start(first);
         if (!machine_) call_.advance(count);
         return count;

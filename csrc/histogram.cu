@@ -12,59 +12,59 @@ const BinLoops &host_loops() { return plain_bin_loops(); }
 
 // Count elements of one byte: count each value of the byte, then find the bin of each of the 256 values on
 // the host. Return false if there is no device memory.
-bool count_bytes(const BinnedElements &counting, plan::Operands &operands, Call &call,
+bool count_bytes(const BinnedElements &binned, plan::Operands &operands, Call &call,
                  const ExecutionContext &context, int64_t *counts) {
     int64_t byte_counts[256 + 2] = {};
     pk_bins bytes{};
     bytes.kind = PK_BINS_INDEX;
     bytes.count = 256;
     const int no_edges = -1;
-    HistogramAlgorithm counter(counting.layout, &bytes, {PK_UINT8}, 256, {byte_counts}, &no_edges, operands,
+    HistogramAlgorithm counter(binned.layout, &bytes, {PK_UINT8}, 256, {byte_counts}, &no_edges, operands,
                                call, context);
     if (!counter.has_memory || !try_execute(counter, operands, call, context)) return false;
-    count_values(counting.bins[0], counting.view(0).type, host_loops(), byte_counts, counts);
+    count_values(binned.bins[0], binned.view(0).type, host_loops(), byte_counts, counts);
     return true;
 }
 
 // Count elements of any dtype, in a table on the device or, if that is null, on the host. Return false if
 // there is no device memory.
-bool count_elements(const BinnedElements &counting, const MemoryRanges &memory_ranges, char *d_table,
+bool count_elements(const BinnedElements &binned, const MemoryRanges &memory_ranges, char *d_table,
                     plan::Operands &operands, Call &call, const ExecutionContext &context, int64_t *counts) {
     std::vector<int> types;
-    for (int64_t i = 0; i < counting.axes; ++i) types.push_back(counting.view(i).type);
-    HistogramAlgorithm counter(counting.layout, counting.bins, types, counting.total, {counts, d_table},
+    for (int64_t i = 0; i < binned.axes; ++i) types.push_back(binned.view(i).type);
+    HistogramAlgorithm counter(binned.layout, binned.bins, types, binned.total, {counts, d_table},
                                memory_ranges.edges, operands, call, context);
     return counter.has_memory && try_execute(counter, operands, call, context);
 }
 
 // Count on the devices. Return false if their memory is short.
-bool count_on_devices(const BinnedElements &counting, Call &call, const ExecutionContext &context,
+bool count_on_devices(const BinnedElements &binned, Call &call, const ExecutionContext &context,
                       int64_t *counts) {
-    const bool are_resident = plan::all_resident(ranges_of_values(counting.layout, counting.axes), context);
+    const bool are_resident = plan::all_resident(ranges_of_values(binned.layout, binned.axes), context);
     // Bytes have a faster kernel, whose counts the host reads.
     const bool counts_bytes =
-        counting.axes == 1 && counting.view(0).item == 1 && (context.is_synchronous || !are_resident);
+        binned.axes == 1 && binned.view(0).item == 1 && (context.is_synchronous || !are_resident);
     const bool are_on_device = are_resident && !counts_bytes;
-    MemoryRanges memory_ranges(counting.layout, counting.axes, counting.bins, counting.axes, are_on_device);
-    const int results = memory_ranges.add_results(counts, counting.total + 2, are_on_device);
+    MemoryRanges memory_ranges(binned.layout, binned.axes, binned.bins, binned.axes, are_on_device);
+    const int results = memory_ranges.add_results(counts, binned.total + 2, are_on_device);
     plan::Operands operands(memory_ranges.all, call, context);
     char *const d_table = are_on_device ? operands.d_result(results) : nullptr;
-    if (d_table == nullptr) std::fill_n(counts, counting.total + 2, int64_t(0));
+    if (d_table == nullptr) std::fill_n(counts, binned.total + 2, int64_t(0));
     const bool is_counted =
-        counts_bytes ? count_bytes(counting, operands, call, context, counts)
-                     : count_elements(counting, memory_ranges, d_table, operands, call, context, counts);
+        counts_bytes ? count_bytes(binned, operands, call, context, counts)
+                     : count_elements(binned, memory_ranges, d_table, operands, call, context, counts);
     if (is_counted) operands.commit();
     return is_counted;
 }
 
 // Count on the devices or, if their memory is short, on the host.
-void count(const BinnedElements &counting, Call &call, const ExecutionContext &context, int64_t *counts) {
-    if (counting.layout.size != 0 && count_on_devices(counting, call, context, counts)) return;
-    MemoryRanges memory_ranges(counting.layout, counting.axes, counting.bins, counting.axes, false);
-    memory_ranges.add_results(counts, counting.total + 2, false);
+void count(const BinnedElements &binned, Call &call, const ExecutionContext &context, int64_t *counts) {
+    if (binned.layout.size != 0 && count_on_devices(binned, call, context, counts)) return;
+    MemoryRanges memory_ranges(binned.layout, binned.axes, binned.bins, binned.axes, false);
+    memory_ranges.add_results(counts, binned.total + 2, false);
     plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
-    std::fill_n(counts, counting.total + 2, int64_t(0));
-    if (counting.layout.size != 0) count_on_host(counting, host_loops(), call, counts);
+    std::fill_n(counts, binned.total + 2, int64_t(0));
+    if (binned.layout.size != 0) count_on_host(binned, host_loops(), call, counts);
     operands.commit();
 }
 
@@ -108,12 +108,12 @@ struct WeightedResults {
 // Compute a weighted histogram on the device. Return false if not all elements and weights are there, or if
 // there is no memory.
 template <class Sum, class Total>
-bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
+bool weigh_on_device(const BinnedElements &binned, const WeightedResults<Total> &results, Call &call,
                      const ExecutionContext &context) {
-    const int64_t values = counting.axes + 1, total = counting.total;
-    if (counting.layout.size == 0 || !plan::all_resident(ranges_of_values(counting.layout, values), context))
+    const int64_t values = binned.axes + 1, total = binned.total;
+    if (binned.layout.size == 0 || !plan::all_resident(ranges_of_values(binned.layout, values), context))
         return false;
-    MemoryRanges memory_ranges(counting.layout, values, counting.bins, counting.axes, true);
+    MemoryRanges memory_ranges(binned.layout, values, binned.bins, binned.axes, true);
     const bool are_adjacent = results.are_adjacent();
     const int sums = memory_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
     if (!are_adjacent) memory_ranges.add_results(results.out_of_range, 2, true);
@@ -123,7 +123,7 @@ bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total
     char *const d_out_of_range =
         are_adjacent ? d_sums + total * int64_t(sizeof(Total)) : operands.d_result(sums + 1);
     if (d_out_of_range == nullptr) return false;
-    WeightedHistogramAlgorithm<Sum, Total> algorithm(counting, memory_ranges.edges, operands, call, context,
+    WeightedHistogramAlgorithm<Sum, Total> algorithm(binned, memory_ranges.edges, operands, call, context,
                                                      d_sums, d_out_of_range);
     if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
@@ -132,9 +132,9 @@ bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total
 
 // Compute it by the host's threads.
 template <class Total, class OnHost>
-void weigh_on_host(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
+void weigh_on_host(const BinnedElements &binned, const WeightedResults<Total> &results, Call &call,
                    const ExecutionContext &context, OnHost add) {
-    MemoryRanges memory_ranges(counting.layout, counting.axes + 1, counting.bins, counting.axes, false);
+    MemoryRanges memory_ranges(binned.layout, binned.axes + 1, binned.bins, binned.axes, false);
     memory_ranges.add_results(results.sums, results.total, false);
     memory_ranges.add_results(results.out_of_range, 2, false);
     plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
@@ -169,7 +169,7 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
     uint64_t extent[2];
     extent_on_host(request.layout, host_loops(), call, extent);
     const pk_bins uniform_bins = request.found_bins(extent);
-    count(request.counting(uniform_bins), call, context, request.counts);
+    count(request.binned(uniform_bins), call, context, request.counts);
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {

@@ -636,9 +636,9 @@ typedef struct pk_binding {
     int64_t offset; /* bytes from the buffer's begin */
 } pk_binding;
 
-/* Binds the buffers: stores buffers[b.buffer].address + b.offset in the word of each binding b. Then calls
- * the requests, in the order that `order` gives by their indices: one request may be called many times. The
- * results are those of the same calls one after the other.
+/* Binds the buffers: stores buffers[b.buffer].address + b.offset in the word of each binding b. Then makes
+ * call_count calls, of requests[order[0]], requests[order[1]] and so on: one request may be called many
+ * times. The results are those of the same calls one after the other.
  *
  * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
  * requests there without waiting in between, and copies results back at the end. So a buffer from which a
@@ -660,7 +660,7 @@ typedef struct pk_binding {
  * buffers that requests write are undefined. The report adds up those of the calls. options.rest and
  * options.spans are 0. */
 PK_API int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
-                               int64_t length, const pk_binding *bindings, int64_t binding_count,
+                               int64_t call_count, const pk_binding *bindings, int64_t binding_count,
                                const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
                                int64_t *completed, const pk_options *options, pk_report *report);
 

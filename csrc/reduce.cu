@@ -73,7 +73,7 @@ class ReduceAlgorithm : public Interpreter {
         const int64_t combined = launch_reduction(reduction_, params, chunk.stream);
         if (is_alone) combined_ = combined;
         if (finalizes_chunks_)
-            write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
+            finalize(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
     }
 
     void finish(char *d_state, cudaStream_t stream) override {
@@ -84,9 +84,9 @@ class ReduceAlgorithm : public Interpreter {
 
     void deliver(const Chunk &chunk, const char *results) override {
         if (finalizes_chunks_) {
-            partials_.take_results(chunk.units.start, chunk.units.count, results);
+            partials_.store_results(chunk.units.start, chunk.units.count, results);
         } else {
-            partials_.take(chunk.units.start, chunk.units.count, results);
+            partials_.store(chunk.units.start, chunk.units.count, results);
         }
     }
 
@@ -134,7 +134,7 @@ class ReduceAlgorithm : public Interpreter {
     bool finalizes_chunks_ = false;
     int64_t partials_at_ = 0;  // bytes of scratch an element that precede the partials
     char *const d_results_;
-    int64_t combined_ = 1;  // blocks that share a partial
+    int64_t combined_ = 1;  // blocks whose partials the kernel has combined to one
 };
 
 // Return true if the reduction reads memory that overlaps its result.
@@ -148,7 +148,7 @@ bool overlaps_result(const Reduction &reduction, const Layout &layout) {
     return false;
 }
 
-// Return true if each value is an operand as it is, dense in the order of the reduction.
+// Return true if each value is an operand, unchanged and dense in the order of the reduction.
 bool reduces_dense_operands(const Reduction &reduction, const Layout &layout) {
     for (int i = 0; i < reduction.spec.value_count; ++i) {
         const int operand = reduction.loaded(i);
@@ -196,6 +196,7 @@ void reduce(const Reduction &reduction, int device, Call &call) {
             {reduction.program, region.layout, reduction.instruction_count, reduction.exceptions}, call,
             context,
             [&](ReduceAlgorithm &algorithm, plan::Operands &operands) {
+                // After the last region, execute() downloads the results.
                 execute(algorithm, &region == &regions.back() ? results : operands, call, context);
             },
             reduction, region, partials, d_results, overlaps);

@@ -1,5 +1,6 @@
-// Lists of requests in the CUDA library: their buffers are on a device while the requests run, which are
-// enqueued in one stream.
+// Lists of requests (pk_run_requests) in the CUDA library. The buffers of a list are copied to a device and
+// made resident there, in a residency scope of the list's. Inside it each request is an ordinary call, which
+// finds its operands resident and is only enqueued, in the scope's stream. Then the results are copied back.
 #include "common/requests.h"
 
 #include <algorithm>
@@ -19,36 +20,17 @@ namespace pk {
 
 namespace {
 
-// A list of at most this many requests reads and writes small buffers in pinned memory: two copies take more
+// A list of at most this many calls reads and writes small buffers in pinned memory: two copies take more
 // time than the accesses over the link.
-constexpr int64_t MAX_MAPPED_REQUESTS = 4;
+constexpr int64_t MAX_MAPPED_CALLS = 4;
 // The host waits whenever so many operations are enqueued, some 20 ms of work, so that a list can be stopped.
 constexpr double SLICE_OPERATIONS = 8e9;
 
-// The parts of a request's arguments that tell how much work it is.
-struct Work {
-    int64_t instructions;
-    const int64_t *shape;
-    int64_t dims;
-
-    double operations() const {
-        double elements = 1;
-        for (int64_t i = 0; i < dims; ++i) elements *= double(shape[i]);
-        return elements * double(instructions);
-    }
-};
-
-Work work_of(const pk_request &request) {
-    const uint64_t *a = request.arguments;
-    const auto work = [a](int64_t instructions, int shape) {
-        return Work{instructions, reinterpret_cast<const int64_t *>(a[shape]), int64_t(a[shape + 1])};
-    };
-    switch (request.entry) {
-        case PK_REQUEST_EVALUATE: return work(int64_t(a[1]), 4);
-        case PK_REQUEST_REDUCE: return work(int64_t(a[2]), 5);
-        case PK_REQUEST_REDUCE_SEVERAL: return work(int64_t(a[3]), 6);
-        default: return work(1, 3);
-    }
+double operations_of(const pk_request &request) {
+    const RequestArguments arguments(request);
+    double operations = double(std::max<int64_t>(arguments.instruction_count, 1));
+    for (int64_t i = 0; i < arguments.dimensions; ++i) operations *= double(arguments.shape[i]);
+    return operations;
 }
 
 bool is_loop(const pk_request &request) { return request.entry == PK_REQUEST_LOOP; }
@@ -66,20 +48,20 @@ class RequestBuffers::OnDevice {
           current_(device_),
           status_words_(status_words_of(list)),
           buffers_(with_status_words(list)),
-          on_device_({buffers_.data(), int64_t(buffers_.size())}, call, device_),
+          device_buffers_({buffers_.data(), int64_t(buffers_.size())}, call, device_),
           run_stream_(kernels::acquire_run_stream(device_)) {
-        const int64_t staging = tuned(Tune::in_place_bytes);
-        const bool is_small = on_device_.staging_bytes() <= staging;
-        if (is_small) run_stream_->obtain_staging(staging);
-        if (on_device_.bytes() <= staging && list.length <= MAX_MAPPED_REQUESTS) {
-            on_device_.set_mapped_memory(run_stream_->d_staging(), run_stream_->staging());
+        const int64_t max_small = tuned(Tune::in_place_bytes);
+        const bool is_small = device_buffers_.pinned_bytes() <= max_small;
+        if (is_small) run_stream_->obtain_pinned(max_small);
+        if (device_buffers_.bytes() <= max_small && list.call_count <= MAX_MAPPED_CALLS) {
+            device_buffers_.set_mapped_memory(run_stream_->d_pinned(), run_stream_->pinned());
             has_memory_ = true;
             return;
         }
         const StreamOrder order = is_small ? StreamOrder(stream()) : std::nullopt;
-        memory_ = DevicePool::of(device_).allocate_if_possible(on_device_.bytes(), order, Account::plan);
+        memory_ = DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::plan);
         has_memory_ = memory_.d_memory() != nullptr;
-        on_device_.set_memory(memory_.d_memory(), is_small ? run_stream_->staging() : nullptr);
+        device_buffers_.set_memory(memory_.d_memory(), is_small ? run_stream_->pinned() : nullptr);
     }
 
     ~OnDevice() {
@@ -95,30 +77,30 @@ class RequestBuffers::OnDevice {
 
     bool has_memory() const { return has_memory_; }
 
-    // Upload the buffers, and let later calls of the thread use them.
+    // Upload the buffers and make them resident, for the thread's calls until the scope ends.
     void begin() {
         scope_.emplace();
         scope_->set_device(device_);
-        scope_->set_stream(stream(), {on_device_.address(0), buffers_.front().bytes});
-        on_device_.upload(stream());
+        scope_->set_stream(stream(), {device_buffers_.address(0), buffers_.front().bytes});
+        device_buffers_.upload(stream());
         for (size_t i = 1; i < buffers_.size(); ++i) {
             const pk_buffer &each = buffers_[i];
             if (each.bytes == 0) continue;
-            plan::ResidentBuffer range{};
-            range.host = reinterpret_cast<char *>(each.address);
-            range.bytes = each.bytes;
-            range.intent = PK_RESIDENT_TEMPORARY;
-            range.host_valid = (each.flags & PK_BUFFER_UPLOAD) != 0;
-            range.device_valid = true;
-            range.device = device_;
-            range.d_imported = on_device_.address(int64_t(i));
-            scope_->add(std::move(range));
+            plan::ResidentBuffer resident{};
+            resident.host = reinterpret_cast<char *>(each.address);
+            resident.bytes = each.bytes;
+            resident.intent = PK_RESIDENT_TEMPORARY;
+            resident.host_valid = (each.flags & PK_BUFFER_UPLOAD) != 0;
+            resident.device_valid = true;
+            resident.device = device_;
+            resident.d_imported = device_buffers_.address(int64_t(i));
+            scope_->add(std::move(resident));
         }
     }
 
     // Wait if much is enqueued.
-    void enqueued(const pk_request &request) {
-        operations_ += work_of(request).operations();
+    void after_call(const pk_request &request) {
+        operations_ += operations_of(request);
         if (operations_ < SLICE_OPERATIONS) return;
         PK_CUDA(cudaStreamSynchronize(stream()));
         operations_ = 0;
@@ -127,13 +109,14 @@ class RequestBuffers::OnDevice {
     void finish() {
         // A request that cannot run on a device leaves its results in host memory.
         for (const pk_buffer &each : buffers_) {
-            plan::ResidentBuffer *const range = plan::ResidencyScope::find(each.address);
-            if (range != nullptr && (each.flags & PK_BUFFER_DOWNLOAD) != 0) range->sync_to_device(call_);
+            plan::ResidentBuffer *const resident = plan::ResidencyScope::find(each.address);
+            if (resident != nullptr && (each.flags & PK_BUFFER_DOWNLOAD) != 0)
+                resident->sync_to_device(call_);
         }
-        on_device_.queue_download(stream());
+        device_buffers_.enqueue_download(stream());
         PK_CUDA(cudaStreamSynchronize(stream()));
-        on_device_.download();
-        call_.report.bytes_down -= buffers_.front().bytes;  // the words are not the caller's
+        device_buffers_.download();
+        call_.report.bytes_down -= buffers_.front().bytes;  // the status words are not the caller's
         for (const unsigned word : status_words_) call_.report.exceptions |= int32_t(word);
     }
 
@@ -142,7 +125,7 @@ class RequestBuffers::OnDevice {
     static std::vector<unsigned> status_words_of(const RequestList &list) {
         int64_t words = 1;
         for (int64_t i = 0; i < list.request_count; ++i)
-            words = std::max(words, work_of(list.requests[i]).instructions);
+            words = std::max(words, RequestArguments(list.requests[i]).instruction_count);
         return std::vector<unsigned>(size_t(align_up(std::min<int64_t>(words, PK_MAX_INSTRUCTIONS), 64)));
     }
 
@@ -163,7 +146,7 @@ class RequestBuffers::OnDevice {
     const CurrentDevice current_;
     std::vector<unsigned> status_words_;
     const std::vector<pk_buffer> buffers_;
-    kernels::Buffers on_device_;
+    kernels::Buffers device_buffers_;
     std::unique_ptr<kernels::RunStream> run_stream_;
     DeviceBuffer memory_;
     bool has_memory_ = false;
@@ -190,8 +173,8 @@ RequestBuffers::RequestBuffers(const RequestList &list, Call &call) {
 
 RequestBuffers::~RequestBuffers() = default;
 
-void RequestBuffers::enqueued(const pk_request &request) {
-    if (on_device_ != nullptr) on_device_->enqueued(request);
+void RequestBuffers::after_call(const pk_request &request) {
+    if (on_device_ != nullptr) on_device_->after_call(request);
 }
 
 void RequestBuffers::finish() {

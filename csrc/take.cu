@@ -13,25 +13,26 @@ namespace pk::take {
 namespace {
 
 constexpr int THREADS = 256;
+constexpr int64_t INDEX_BYTES = sizeof(int64_t);
 
-// The gather's parameters. An element is copied as `units` words of the width that a thread copies at once.
+// The gather's parameters. An element is copied as `words` words, each by one thread.
 struct GatherParams {
     Source in;
     const int64_t *indices;
-    int64_t picked, units;
-    bool each;  // each outer array has indices of its own
+    int64_t taken, words;
+    bool own_indices;  // each of the arrays has its own
 };
 
 // Gathers one chunk of the results, one word a thread.
-template <class Unit>
-__global__ void take_chunk(GatherParams args, Unit *out, int64_t start, int64_t count) {
+template <class Word>
+__global__ void take_chunk(GatherParams args, Word *out, int64_t start, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    const int64_t item = (start + i) / args.units, unit = (start + i) % args.units;
-    const int64_t array = item / args.picked;
-    const int64_t index = args.indices[args.each ? item : item % args.picked];
+    const int64_t item = (start + i) / args.words, word = (start + i) % args.words;
+    const int64_t array = item / args.taken;
+    const int64_t index = args.indices[args.own_indices ? item : item % args.taken];
     const int64_t from = array * args.in.count + place_of(index, args.in.count);
-    out[i] = reinterpret_cast<const Unit *>(args.in.elements)[from * args.units + unit];
+    out[i] = reinterpret_cast<const Word *>(args.in.elements)[from * args.words + word];
 }
 
 // Finds the least and the greatest index.
@@ -90,8 +91,7 @@ class IndexRangeAlgorithm : public DeviceAlgorithm {
 // Throw unless all indices are in bounds for so many elements. They are read where they are.
 void check_indices(const int64_t *indices, int64_t count, int64_t elements, Call &call,
                    const ExecutionContext &context) {
-    const int64_t word = sizeof(int64_t);
-    plan::Operands operands({{indices, count * word, word, false}}, call, context);
+    plan::Operands operands({{indices, count * INDEX_BYTES, INDEX_BYTES, false}}, call, context);
     const char *const d_indices = operands.of(0).d_data;
     if (d_indices == nullptr) return require_in_bounds(elements, index_range(indices, count, call));
     IndexRangeAlgorithm algorithm(d_indices, count);
@@ -100,8 +100,8 @@ void check_indices(const int64_t *indices, int64_t count, int64_t elements, Call
     require_in_bounds(elements, algorithm.range);
 }
 
-// Return the widest word, up to 8 bytes, that both addresses and the element's width are multiples of.
-int64_t unit_of(const void *one, const void *other, int64_t width) {
+// Return the bytes of the widest word, up to 8, that both addresses and the element's width are multiples of.
+int64_t word_bytes_of(const void *one, const void *other, int64_t width) {
     const auto places =
         reinterpret_cast<uintptr_t>(one) | reinterpret_cast<uintptr_t>(other) | uintptr_t(width);
     return int64_t(places & 7 ? (places & 3 ? (places & 1 ? 1 : 2) : 4) : 8);
@@ -117,11 +117,11 @@ class TakeAlgorithm : public DeviceAlgorithm {
                   const ExecutionContext &context)
         : DeviceAlgorithm(layout, {}, operands.stores(OUT), 0, 0), operands_(operands) {
         can_run_async = true;
-        const int64_t unit = layout.views[0].item;
-        gather_ = {args.in, args.indices, args.picked, args.in.width / unit, args.each};
+        const int64_t word_bytes = layout.views[0].item;
+        gather_ = {args.in, args.indices, args.taken, args.in.width / word_bytes, args.own_indices};
         if (operands.of(IN).d_data == nullptr) in_ = broadcasts_.add(args.in.elements, args.in_bytes());
         if (operands.of(INDICES).d_data == nullptr) {
-            indices_ = broadcasts_.add(args.indices, args.index_count() * int64_t(sizeof(int64_t)));
+            indices_ = broadcasts_.add(args.indices, args.index_count() * INDEX_BYTES);
         }
         if (!broadcasts_.upload(call, context)) fail_device_budget("the array to take from");
     }
@@ -141,11 +141,11 @@ class TakeAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    template <class Unit>
+    template <class Word>
     void launch(const GatherParams &args, const Chunk &chunk) const {
-        auto *const out = reinterpret_cast<Unit *>(operands_.d_data(*this, chunk, OUT));
+        auto *const out = reinterpret_cast<Word *>(operands_.d_data(*this, chunk, OUT));
         const auto blocks = grid_for(chunk.count, THREADS);
-        take_chunk<Unit><<<blocks, THREADS, 0, chunk.stream>>>(args, out, chunk.start, chunk.count);
+        take_chunk<Word><<<blocks, THREADS, 0, chunk.stream>>>(args, out, chunk.start, chunk.count);
         PK_CUDA(cudaGetLastError());
     }
 
@@ -158,14 +158,14 @@ class TakeAlgorithm : public DeviceAlgorithm {
 void launch(const Request &args, Call &call) {
     if (args.elements() == 0) return;
     const ExecutionContext context(call);
-    const int64_t unit = unit_of(args.in.elements, args.out, args.in.width), units = args.out_bytes() / unit;
-    const Layout layout = Layout::contiguous({{args.out, word_type(unit)}}, units);
-    const int64_t word = sizeof(int64_t);
+    const int64_t word_bytes = word_bytes_of(args.in.elements, args.out, args.in.width),
+                  words = args.out_bytes() / word_bytes;
+    const Layout layout = Layout::contiguous({{args.out, word_type(word_bytes)}}, words);
     if (!args.indices_in_bounds)
         check_indices(args.indices, args.index_count(), args.in.count, call, context);
-    plan::Operands operands({{args.out, args.out_bytes(), unit, true},
-                             {args.in.elements, args.in_bytes(), unit, false},
-                             {args.indices, args.index_count() * word, word, false}},
+    plan::Operands operands({{args.out, args.out_bytes(), word_bytes, true},
+                             {args.in.elements, args.in_bytes(), word_bytes, false},
+                             {args.indices, args.index_count() * INDEX_BYTES, INDEX_BYTES, false}},
                             call, context);
     TakeAlgorithm algorithm(layout, args, operands, call, context);
     execute(algorithm, operands, call, context);
@@ -174,51 +174,51 @@ void launch(const Request &args, Call &call) {
 
 // ---- Put ------------------------------------------------------------------------------------------------
 
-// The scatter's parameters. An element is copied as `units` words.
+// The scatter's parameters. An element is copied as `words` words.
 struct ScatterParams {
     const int64_t *indices;
-    int64_t put, count, value_count, units;
+    int64_t index_count, count, value_count, words;
 };
 
 // Finds, for each element, the number of the last value that is put to it, from 1 on. As in NumPy, the
 // last value counts.
 __global__ void find_last(ScatterParams args, unsigned long long *last) {
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < args.put;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < args.index_count;
          i += int64_t(gridDim.x) * blockDim.x)
         atomicMax(last + place_of(args.indices[i], args.count), (unsigned long long)(i + 1));
 }
 
 // Scatters the values, of each element only the last one. Without `last` all values are the same.
-template <class Unit>
-__global__ void put_last(ScatterParams args, const unsigned long long *last, const Unit *values,
-                         Unit *array) {
-    const int64_t units = args.put * args.units;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units;
+template <class Word>
+__global__ void put_last(ScatterParams args, const unsigned long long *last, const Word *values,
+                         Word *array) {
+    const int64_t words = args.index_count * args.words;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < words;
          i += int64_t(gridDim.x) * blockDim.x) {
-        const int64_t number = i / args.units, unit = i % args.units;
+        const int64_t number = i / args.words, word = i % args.words;
         const int64_t place = place_of(args.indices[number], args.count);
         if (last != nullptr && last[place] != (unsigned long long)(number + 1)) continue;
-        array[place * args.units + unit] = values[number % args.value_count * args.units + unit];
+        array[place * args.words + word] = values[number % args.value_count * args.words + word];
     }
 }
 
 constexpr int64_t MAX_PUT_BLOCKS = 1 << 16;
 
-template <class Unit>
-void put_units(const ScatterParams &args, const unsigned long long *last, const char *values, char *array,
+template <class Word>
+void put_words(const ScatterParams &args, const unsigned long long *last, const char *values, char *array,
                cudaStream_t stream) {
-    put_last<Unit><<<grid_for(args.put * args.units, THREADS, MAX_PUT_BLOCKS), THREADS, 0, stream>>>(
-        args, last, reinterpret_cast<const Unit *>(values), reinterpret_cast<Unit *>(array));
+    put_last<Word><<<grid_for(args.index_count * args.words, THREADS, MAX_PUT_BLOCKS), THREADS, 0, stream>>>(
+        args, last, reinterpret_cast<const Word *>(values), reinterpret_cast<Word *>(array));
     PK_CUDA(cudaGetLastError());
 }
 
 // The scatter of values into an array on the device. Indices and values that are not there are uploaded.
 class PutAlgorithm : public DeviceAlgorithm {
    public:
-    PutAlgorithm(const PutRequest &args, int64_t unit, const plan::Operands &operands, Call &call,
+    PutAlgorithm(const PutRequest &args, int64_t word_bytes, const plan::Operands &operands, Call &call,
                  const ExecutionContext &context)
-        : scatter_{nullptr, args.put, args.count, args.value_count, args.width / unit},
-          unit_(unit),
+        : scatter_{nullptr, args.index_count, args.count, args.value_count, args.width / word_bytes},
+          word_bytes_(word_bytes),
           operands_(operands) {
         if (operands.of(INDICES).d_data == nullptr)
             indices_ = broadcasts_.add(args.indices, args.index_bytes());
@@ -226,7 +226,7 @@ class PutAlgorithm : public DeviceAlgorithm {
         has_memory = broadcasts_.upload(call, context);
     }
 
-    int64_t start(int64_t unit) const override { return unit * scatter_.put; }
+    int64_t start(int64_t unit) const override { return unit * scatter_.index_count; }
     // For each element of the array, the last value that is put to it.
     int64_t temporary_bytes(int64_t) const override {
         return scatter_.value_count > 1 ? scatter_.count * int64_t(sizeof(int64_t)) : 0;
@@ -239,17 +239,17 @@ class PutAlgorithm : public DeviceAlgorithm {
         if (const int64_t bytes = temporary_bytes(1)) {
             last = reinterpret_cast<unsigned long long *>(chunk.d_memory + chunk.scratch);
             PK_CUDA(cudaMemsetAsync(last, 0, size_t(bytes), chunk.stream));
-            find_last<<<grid_for(scatter.put, THREADS, MAX_PUT_BLOCKS), THREADS, 0, chunk.stream>>>(scatter,
-                                                                                                    last);
+            find_last<<<grid_for(scatter.index_count, THREADS, MAX_PUT_BLOCKS), THREADS, 0, chunk.stream>>>(
+                scatter, last);
             PK_CUDA(cudaGetLastError());
         }
         const char *const values = d_data(VALUES, values_);
         char *const array = operands_.of(ARRAY).d_data;
-        switch (unit_) {
-            case 1: return put_units<uint8_t>(scatter, last, values, array, chunk.stream);
-            case 2: return put_units<uint16_t>(scatter, last, values, array, chunk.stream);
-            case 4: return put_units<uint32_t>(scatter, last, values, array, chunk.stream);
-            default: return put_units<uint64_t>(scatter, last, values, array, chunk.stream);
+        switch (word_bytes_) {
+            case 1: return put_words<uint8_t>(scatter, last, values, array, chunk.stream);
+            case 2: return put_words<uint16_t>(scatter, last, values, array, chunk.stream);
+            case 4: return put_words<uint32_t>(scatter, last, values, array, chunk.stream);
+            default: return put_words<uint64_t>(scatter, last, values, array, chunk.stream);
         }
     }
     void collect(const void *) override {}
@@ -264,7 +264,7 @@ class PutAlgorithm : public DeviceAlgorithm {
     }
 
     const ScatterParams scatter_;
-    const int64_t unit_;
+    const int64_t word_bytes_;
     const plan::Operands &operands_;
     BroadcastBuffers broadcasts_;
     int64_t indices_ = -1, values_ = -1;  // offsets in broadcasts_; -1: on the device
@@ -272,17 +272,17 @@ class PutAlgorithm : public DeviceAlgorithm {
 
 // Put values into an array that is on the device. Return false if it is not, or if memory is short.
 bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &context) {
-    const int64_t unit = unit_of(args.array, args.values, args.width), word = sizeof(int64_t);
-    const plan::MemoryRange array(args.array, args.array_bytes(), unit, true);
+    const int64_t word_bytes = word_bytes_of(args.array, args.values, args.width);
+    const plan::MemoryRange array(args.array, args.array_bytes(), word_bytes, true);
     if (!plan::all_resident({array}, context)) return false;
-    check_indices(args.indices, args.put, args.count, call, context);
-    plan::Operands operands({{args.array, args.array_bytes(), unit, false},
+    check_indices(args.indices, args.index_count, args.count, call, context);
+    plan::Operands operands({{args.array, args.array_bytes(), word_bytes, false},
                              array,
-                             {args.indices, args.index_bytes(), word, false},
-                             {args.values, args.value_bytes(), unit, false}},
+                             {args.indices, args.index_bytes(), INDEX_BYTES, false},
+                             {args.values, args.value_bytes(), word_bytes, false}},
                             call, context);
-    operands.d_result(PutAlgorithm::ARRAY);  // it may be copied back
-    PutAlgorithm algorithm(args, unit, operands, call, context);
+    operands.d_result(PutAlgorithm::ARRAY);  // it may be downloaded at the end
+    PutAlgorithm algorithm(args, word_bytes, operands, call, context);
     if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
     return true;
@@ -290,12 +290,12 @@ bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &c
 
 void launch_put(const PutRequest &args, Call &call) {
     const ExecutionContext context(call);
-    if (args.put == 0 || put_on_device(args, call, context)) return;
+    if (args.index_count == 0 || put_on_device(args, call, context)) return;
     plan::Operands operands(plan::on_host({{args.array, args.array_bytes(), 1, true},
                                            {args.indices, args.index_bytes(), 1, false},
                                            {args.values, args.value_bytes(), 1, false}}),
                             call, context);
-    require_in_bounds(args.count, index_range(args.indices, args.put, call));
+    require_in_bounds(args.count, index_range(args.indices, args.index_count, call));
     put_on_host(args, call);
     operands.commit();
 }
@@ -304,23 +304,23 @@ void launch_put(const PutRequest &args, Call &call) {
 
 }  // namespace pk::take
 
-extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
-                          const uint8_t *values, int64_t value_count, const pk_options *options,
-                          pk_report *report) {
+extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices,
+                          int64_t index_count, const uint8_t *values, int64_t value_count,
+                          const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
-        [&] { return pk::take::PutRequest(array, count, width, indices, put, values, value_count); },
+        [&] { return pk::take::PutRequest(array, count, width, indices, index_count, values, value_count); },
         pk::take::launch_put);
 }
 
 extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
-                           const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out,
+                           const int64_t *indices, int64_t index_count, int64_t flags, uint8_t *out,
                            const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] {
             return pk::take::Request({reinterpret_cast<const char *>(in), outer, count, width}, indices,
-                                     picked, flags, out);
+                                     index_count, flags, out);
         },
         pk::take::launch);
 }

@@ -90,12 +90,12 @@ BinnedElements::BinnedElements(const pk_operand *operands, int64_t operand_count
 }
 
 BinnedElements BinnedElements::for_host() const {
-    BinnedElements counting = *this;
+    BinnedElements binned = *this;
     for (int64_t i = 0; i < axes; ++i) {
         const bool pays = bins[i].kind == PK_BINS_UNIFORM && layout.size / 4 > bins[i].count;
-        if (pays) counting.fast_paths[i] = UniformFastPath(bins[i]);
+        if (pays) binned.fast_paths[i] = UniformFastPath(bins[i]);
     }
-    return counting;
+    return binned;
 }
 
 // Returns the layout of one operand, which is only read; fails if it is empty.
@@ -139,7 +139,7 @@ pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     return found;
 }
 
-BinnedElements HistogramOfExtentRequest::counting(const pk_bins &found) const {
+BinnedElements HistogramOfExtentRequest::binned(const pk_bins &found) const {
     return BinnedElements(operand_, 1, shape_, dimensions_, &found, 1, false);
 }
 

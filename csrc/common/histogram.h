@@ -56,7 +56,7 @@ struct HistogramOfExtentRequest {
 
     // The bins that the callback fills in for an extent, and the elements to count in them.
     pk_bins found_bins(const uint64_t *extent) const;
-    BinnedElements counting(const pk_bins &found) const;
+    BinnedElements binned(const pk_bins &found) const;
 
     Layout layout;
     int64_t count;
@@ -89,13 +89,13 @@ struct DigitizeRequest {
 };
 
 // Counts elements in bins, as pk_histogram does without weights.
-void count_on_host(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
+void count_on_host(const BinnedElements &binned, const BinLoops &loops, Call &call, int64_t *counts);
 // The same with integer weights, which are the last operand.
-void count_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
-void add_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, double *sums,
+void count_weights(const BinnedElements &binned, const BinLoops &loops, Call &call, int64_t *counts);
+void add_weights(const BinnedElements &binned, const BinLoops &loops, Call &call, double *sums,
                  int64_t *out_of_range);
-// The number of elements in a segment: weights are added in order within a segment, and then over segments.
-int64_t run_for(int64_t total);
+// The number of elements of a segment. Weights are added in order within a segment, and then over segments.
+int64_t elements_per_segment(int64_t total);
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call);
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);

@@ -18,17 +18,17 @@ struct Kind {
 static const Kind &kind_of(int distribution) {
     constexpr uint32_t WIDE = 1u << PK_FLOAT32 | 1u << PK_FLOAT64;
     static const Kind kinds[PK_RANDOM_COUNT] = {
-        {1u << PK_UINT32 | 1u << PK_UINT64, 0, {}, false},
-        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
-        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
-        {WIDE, 1, {PK_FLOAT64, 0}, false},
-        {LOGICAL | INTEGERS, 2, {PK_UINT64, PK_UINT64}, true},
-        {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
-        {1u << PK_INT64, 2, {PK_INT64, PK_FLOAT64}, true},
-        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
-        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, true},
-        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
-        {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
+        {1u << PK_UINT32 | 1u << PK_UINT64, 0, {}, false},      // PK_RANDOM_BITS
+        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},             // PK_RANDOM_UNIFORM
+        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},             // PK_RANDOM_NORMAL
+        {WIDE, 1, {PK_FLOAT64, 0}, false},                      // PK_RANDOM_EXPONENTIAL
+        {LOGICAL | INTEGERS, 2, {PK_UINT64, PK_UINT64}, true},  // PK_RANDOM_INTEGERS
+        {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},             // PK_RANDOM_POISSON
+        {1u << PK_INT64, 2, {PK_INT64, PK_FLOAT64}, true},      // PK_RANDOM_BINOMIAL
+        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},  // PK_RANDOM_LOGNORMAL
+        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, true},              // PK_RANDOM_GAMMA
+        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},  // PK_RANDOM_BETA
+        {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},             // PK_RANDOM_GEOMETRIC
     };
     require(distribution >= 0 && distribution < PK_RANDOM_COUNT,
             "draws.distribution is not one of PK_RANDOM_...");

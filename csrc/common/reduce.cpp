@@ -212,13 +212,13 @@ int64_t Partials::result_bytes_per_unit() const {
     return region_.slabs.slabs_per_unit() * region_.slabs.inner * reduction_.result.views[0].item;
 }
 
-void Partials::take_results(int64_t first_unit, int64_t units, const char *results) const {
+void Partials::store_results(int64_t first_unit, int64_t units, const char *results) const {
     const int64_t first = region_.slabs.unit(first_unit).slab;
     const Slabs::WorkUnit last = region_.slabs.unit(first_unit + units - 1);
-    put(first, last.slab + last.slabs - first, results);
+    scatter(first, last.slab + last.slabs - first, results);
 }
 
-void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
+void Partials::store(int64_t first_unit, int64_t units, const char *partials) {
     const Slabs &slabs = region_.slabs;
     const int64_t each = bytes_per_unit();
     if (partials_ != nullptr) {
@@ -229,45 +229,46 @@ void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
     for (int64_t i = 0; i < units; ++i) {
         const Slabs::WorkUnit unit = slabs.unit(first_unit + i);
         std::memcpy(own.data(), partials + i * each, own.size());
-        write(unit.slab, unit.slabs, own.data(), bytes_ * slabs.inner);
+        finalize(unit.slab, unit.slabs, own.data(), bytes_ * slabs.inner);
     }
 }
 
-// Finalizes and writes the results of slabs, whose partials are `apart` bytes apart.
-void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const {
+// Computes and stores the results of slabs, of which each has slab_bytes bytes of partials.
+void Partials::finalize(int64_t first_slab, int64_t slabs, char *partials, int64_t slab_bytes) const {
     const View &view = reduction_.result.views[0];
     const int64_t inner = region_.slabs.inner;
     std::vector<char> results(static_cast<size_t>(slabs * inner * view.item));
     char *result = results.data();
     for (int64_t i = 0; i < slabs; ++i) {
         for (int64_t column = 0; column < inner; ++column, result += view.item) {
-            reduction_.partial_ops.write(reduction_.spec, partials + i * apart + column * bytes_,
-                                         region_.slabs.length, view.type, result);
+            reduction_.partial_ops.finalize(reduction_.spec, partials + i * slab_bytes + column * bytes_,
+                                            region_.slabs.length, view.type, result);
         }
     }
-    put(slab, slabs, results.data());
+    scatter(first_slab, slabs, results.data());
 }
 
-void Partials::put(int64_t slab, int64_t slabs, const char *results) const {
+// Stores contiguous results of slabs in the result array.
+void Partials::scatter(int64_t first_slab, int64_t slabs, const char *results) const {
     const Layout &layout = reduction_.result;
     const View &view = layout.views[0];
     const int64_t inner = region_.slabs.inner;
     if (region_.columns == inner) {  // then the results of slabs are adjacent, too
-        layout.scatter(view, slab * inner, slabs * inner, results);
+        layout.scatter(view, first_slab * inner, slabs * inner, results);
         return;
     }
     for (int64_t i = 0; i < slabs; ++i)
-        layout.scatter(view, region_.result(slab + i), inner, results + i * inner * view.item);
+        layout.scatter(view, region_.result(first_slab + i), inner, results + i * inner * view.item);
 }
 
-// Combines the partials of blocks [first, end) of a slab pairwise, as a tree. Neighbours are `apart` blocks
-// apart, which doubles at each level.
-void Partials::join(int64_t slab, int64_t first, int64_t end, int64_t apart) const {
+// Combines the partials of blocks [first, end) of a slab pairwise, as a tree. The two of a pair are
+// `distance` blocks apart, which doubles at each level.
+void Partials::combine(int64_t slab, int64_t first, int64_t end, int64_t distance) const {
     const int64_t row = region_.slabs.inner * bytes_;
     char *const at = partials_.get() + slab * region_.slabs.blocks() * row;
-    for (; first + apart < end; apart *= 2) {
-        for (int64_t block = first; block + apart < end; block += 2 * apart) {
-            char *const to = at + block * row, *const from = to + apart * row;
+    for (; first + distance < end; distance *= 2) {
+        for (int64_t block = first; block + distance < end; block += 2 * distance) {
+            char *const to = at + block * row, *const from = to + distance * row;
             for (int64_t i = 0; i < row; i += bytes_) reduction_.partial_ops.merge(to + i, from + i);
         }
     }
@@ -280,20 +281,22 @@ void Partials::finish(Call &call) {
     const Slabs &slabs = region_.slabs;
     const int64_t blocks = slabs.blocks(), groups = ceil_div(blocks, GROUP);
     const int64_t of_slab = blocks * slabs.inner, all = slabs.count * of_slab;
-    // Parts that are worth a thread.
-    const auto part = [&](int64_t count) { return std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all); };
+    // The items of a piece that is worth a thread, of so many items in all.
+    const auto piece = [&](int64_t count) {
+        return std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all);
+    };
     const int64_t threads = std::min(all / WORTH_A_THREAD + 1, thread_count());
-    const int64_t joins = slabs.count * groups;
-    parallel_for_pieces(call, joins, part(joins), threads, [&](int64_t, int64_t i, int64_t end) {
+    const int64_t parts = slabs.count * groups;
+    parallel_for_pieces(call, parts, piece(parts), threads, [&](int64_t, int64_t i, int64_t end) {
         for (; i < end; ++i) {
             const int64_t first = i % groups * GROUP;
-            join(i / groups, first, std::min(first + GROUP, blocks), 1);
+            combine(i / groups, first, std::min(first + GROUP, blocks), 1);
         }
     });
     parallel_for_pieces(
-        call, slabs.count, part(slabs.count), threads, [&](int64_t, int64_t first, int64_t end) {
-            for (int64_t slab = first; slab < end; ++slab) join(slab, 0, blocks, GROUP);
-            write(first, end - first, partials_.get() + first * of_slab * bytes_, of_slab * bytes_);
+        call, slabs.count, piece(slabs.count), threads, [&](int64_t, int64_t first, int64_t end) {
+            for (int64_t slab = first; slab < end; ++slab) combine(slab, 0, blocks, GROUP);
+            finalize(first, end - first, partials_.get() + first * of_slab * bytes_, of_slab * bytes_);
         });
 }
 

@@ -14,11 +14,11 @@
 namespace pk {
 
 // Type-erased operations on the partials of one kind of reduction and type of values; a partial is `words`
-// words of 8 bytes.
+// words of 8 bytes. merge() adds the partial of the next block; finalize() computes the result.
 struct PartialOps {
     int words;
     void (*merge)(void *partial, const void *next);
-    void (*write)(const pk_reduction &spec, void *partial, int64_t length, int type, void *result);
+    void (*finalize)(const pk_reduction &spec, void *partial, int64_t length, int type, void *result);
     bool (*is_better)(const void *partial, const void *other) = nullptr;  // argmin and argmax
 };
 
@@ -78,19 +78,19 @@ class Partials {
 
     // Stores the partials of some units. They come unit after unit, within a unit slab after slab, and within
     // a slab column after column, with space for those of the largest unit. Any thread may call it.
-    void take(int64_t first_unit, int64_t units, const char *partials);
+    void store(int64_t first_unit, int64_t units, const char *partials);
     int64_t bytes_per_unit() const;
     // The same for results that were finalized already, where each slab has one block; they are contiguous.
-    void take_results(int64_t first_unit, int64_t units, const char *results) const;
+    void store_results(int64_t first_unit, int64_t units, const char *results) const;
     int64_t result_bytes_per_unit() const;
 
     // Combines the partials and writes the results, after all have been stored.
     void finish(Call &call);
 
    private:
-    void join(int64_t slab, int64_t first, int64_t end, int64_t apart) const;
-    void write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const;
-    void put(int64_t slab, int64_t slabs, const char *results) const;
+    void combine(int64_t slab, int64_t first, int64_t end, int64_t distance) const;
+    void finalize(int64_t first_slab, int64_t slabs, char *partials, int64_t slab_bytes) const;
+    void scatter(int64_t first_slab, int64_t slabs, const char *results) const;
 
     const Reduction &reduction_;
     const Region &region_;

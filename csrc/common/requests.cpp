@@ -4,31 +4,29 @@
 #include <algorithm>
 #include <cfenv>
 #include <iterator>
-#include <list>
 #include <memory>
-#include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "common/call/forks.h"
 #include "common/call/status.h"
+#include "common/lru_cache.h"
 
 namespace pk {
 
 namespace {
 
-int32_t call_loop(const uint64_t *arguments, pk_report *report) {
+int32_t call_loop(const RequestArguments &arguments, pk_report *report) {
     return guarded([&] {
-        const auto loop = reinterpret_cast<pk_loop>(arguments[0]);
-        const auto *operands = table<pk_operand>(arguments[1]);
-        const auto count = int64_t(arguments[2]);
-        require(loop != nullptr && operands != nullptr, "a loop, or its operands, is a null pointer");
+        const int64_t count = arguments.operand_count;
+        require(arguments.loop != nullptr && arguments.operands != nullptr,
+                "a loop, or its operands, is a null pointer");
         require(count >= 1 && count <= PK_MAX_LOOP_OPERANDS, "a loop has too many operands, or none");
         char *addresses[PK_MAX_LOOP_OPERANDS];
-        for (int64_t i = 0; i < count; ++i) addresses[i] = reinterpret_cast<char *>(operands[i].address);
+        for (int64_t i = 0; i < count; ++i)
+            addresses[i] = reinterpret_cast<char *>(arguments.operands[i].address);
         std::feclearexcept(FE_ALL_EXCEPT);
-        loop(addresses, table<intptr_t>(arguments[3]), table<intptr_t>(arguments[4]),
-             reinterpret_cast<void *>(arguments[5]));
+        arguments.loop(addresses, arguments.sizes, arguments.strides, arguments.data);
         report->exceptions = (std::fetestexcept(FE_DIVBYZERO) != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0) |
                              (std::fetestexcept(FE_OVERFLOW) != 0 ? PK_FPE_OVERFLOW : 0) |
                              (std::fetestexcept(FE_INVALID) != 0 ? PK_FPE_INVALID : 0);
@@ -36,129 +34,87 @@ int32_t call_loop(const uint64_t *arguments, pk_report *report) {
     });
 }
 
-int32_t call(const pk_request &request, const pk_options *options, pk_report *report) {
-    const uint64_t *a = request.arguments;
-    const auto exceptions = [a](int index) { return reinterpret_cast<uint8_t *>(a[index]); };
+int32_t call_entry(const pk_request &request, const pk_options *options, pk_report *report) {
+    const RequestArguments a(request);
     switch (request.entry) {
         case PK_REQUEST_EVALUATE:
-            return pk_evaluate(table<pk_instruction>(a[0]), int64_t(a[1]), table<pk_operand>(a[2]),
-                               int64_t(a[3]), table<int64_t>(a[4]), int64_t(a[5]), options, exceptions(6),
-                               report);
+            return pk_evaluate(a.program, a.instruction_count, a.operands, a.operand_count, a.shape,
+                               a.dimensions, options, a.exceptions, report);
         case PK_REQUEST_REDUCE:
-            return pk_reduce(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
-                             table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
-                             exceptions(7), options, report);
+            return pk_reduce(a.reductions, a.program, a.instruction_count, a.operands, a.operand_count,
+                             a.shape, a.dimensions, a.exceptions, options, report);
         case PK_REQUEST_SCAN:
-            return pk_scan(int64_t(a[0]), int64_t(a[1]), table<pk_operand>(a[2]), table<int64_t>(a[3]),
-                           int64_t(a[4]), int64_t(a[5]), int64_t(a[6]), options, report);
-        case PK_REQUEST_LOOP: return call_loop(a, report);
-        default:
-            return pk_reduce_several(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]),
-                                     int64_t(a[3]), table<pk_operand>(a[4]), int64_t(a[5]),
-                                     table<int64_t>(a[6]), int64_t(a[7]), exceptions(8), options, report);
+            return pk_scan(a.operation, a.flags, a.operands, a.shape, a.dimensions, a.outer, a.rows, options,
+                           report);
+        case PK_REQUEST_REDUCE_SEVERAL:
+            return pk_reduce_several(a.reductions, a.reduction_count, a.program, a.instruction_count,
+                                     a.operands, a.operand_count, a.shape, a.dimensions, a.exceptions,
+                                     options, report);
+        default: return call_loop(a, report);
     }
 }
 
-struct Slot {
-    pk_request request{};  // the prepared one
+// A place for a prepared request, and the request that it was prepared from.
+struct Preparation {
+    pk_request request{};
     std::unique_ptr<PreparedRequest> prepared;
 
-    bool is_for(const pk_request &other) const {
+    bool is_of(const pk_request &other) const {
         return prepared != nullptr && request.entry == other.entry &&
                std::equal(std::begin(request.arguments), std::end(request.arguments), other.arguments);
     }
 };
 
-using PreparedRequests = std::vector<Slot>;
+using Preparations = std::vector<Preparation>;
 
-// The prepared requests of lists that have a key, the most recently used list first.
-class KeptLists {
-   public:
-    static constexpr size_t MAX_REQUESTS = 32 << 10;  // of all lists; a request takes about 1 KiB
-
-    // Returns the requests of a list, which no other call then has.
-    static PreparedRequests take(const uint64_t *key) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        List &all = list();
-        const auto found = std::find_if(all.begin(), all.end(),
-                                        [&](const Entry &entry) { return entry.first == key_of(key); });
-        if (found == all.end()) return {};
-        PreparedRequests taken = std::move(found->second);
-        all.erase(found);
-        return taken;
-    }
-
-    static void put(const uint64_t *key, PreparedRequests requests) {
-        List dropped;  // destroyed after the lock is released
-        const std::lock_guard<std::mutex> lock(mutex);
-        List &all = list();
-        all.emplace_front(key_of(key), std::move(requests));
-        size_t count = 0;
-        auto at = all.begin();
-        while (at != all.end() && (count += at->second.size()) <= MAX_REQUESTS) ++at;
-        dropped.splice(dropped.end(), all, at, all.end());
-    }
-
-    static void release() {
-        List dropped;
-        const std::lock_guard<std::mutex> lock(mutex);
-        dropped.swap(list());
-    }
-
-   private:
-    using Key = std::pair<uint64_t, uint64_t>;
-    using Entry = std::pair<Key, PreparedRequests>;
-    using List = std::list<Entry>;
-
-    static Key key_of(const uint64_t *key) { return {key[0], key[1]}; }
-
-    static List &list() {
-        hold_over_forks<mutex>();
-        if (lists == nullptr) lists = new List;  // never destroyed: calls may outlive the exit
-        return *lists;
-    }
-
-    static inline std::mutex mutex;
-    static inline List *lists = nullptr;
+struct CountRequests {
+    size_t operator()(const Preparations &list) const { return list.size(); }
 };
 
-// The requests of a list. Those that it calls several times, and all of a list with a key, are prepared at
-// their first call.
+// The most requests of all lists in the cache. Each takes about 1 KiB.
+constexpr size_t MAX_CACHED_REQUESTS = 32 << 10;
+
+// The prepared requests of lists with a key. A call takes them out, and puts them back when it has succeeded.
+using ListCache = LruCache<Preparations, MAX_CACHED_REQUESTS, CountRequests>;
+
+// Calls the requests of a list. Those that it calls several times, and all of a list with a key, are prepared
+// at their first call.
 class RequestCaller {
    public:
     explicit RequestCaller(const RequestList &list)
         : list_(list),
-          is_kept_(list.key != nullptr && (list.key[0] | list.key[1]) != 0 &&
-                   size_t(list.request_count) <= KeptLists::MAX_REQUESTS),
-          is_prepared_(size_t(list.request_count), is_kept_) {
-        if (is_kept_) {
-            prepared_ = KeptLists::take(list.key);
-        } else if (list.length > list.request_count) {
-            std::vector<char> is_called(is_prepared_.size(), 0);
-            for (int64_t i = 0; i < list.length; ++i) {
+          is_cached_(list.key != nullptr && (list.key[0] | list.key[1]) != 0 &&
+                     size_t(list.request_count) <= MAX_CACHED_REQUESTS),
+          shall_prepare_(size_t(list.request_count), is_cached_) {
+        if (is_cached_) {
+            preparations_ = ListCache::take(list.key);
+        } else if (list.call_count > list.request_count) {
+            std::vector<char> is_called(shall_prepare_.size(), 0);
+            for (int64_t i = 0; i < list.call_count; ++i) {
                 const auto index = size_t(list.order[i]);
-                is_prepared_[index] |= is_called[index];
+                if (is_called[index] != 0) shall_prepare_[index] = 1;
                 is_called[index] = 1;
             }
         }
-        prepared_.resize(is_prepared_.size());
-        for (size_t i = 0; i < prepared_.size(); ++i) {
-            Slot &slot = prepared_[i];
-            if (!slot.is_for(list.requests[i]) || !slot.prepared->rebind()) slot.prepared.reset();
+        preparations_.resize(shall_prepare_.size());
+        for (size_t i = 0; i < preparations_.size(); ++i) {
+            Preparation &each = preparations_[i];
+            if (!each.is_of(list.requests[i]) || !each.prepared->rebind()) each.prepared.reset();
         }
     }
 
     int32_t call_request(int32_t index, const pk_options *options, pk_report *report) {
         const pk_request &request = list_.requests[index];
-        char &is_prepared = is_prepared_[size_t(index)];
-        std::unique_ptr<PreparedRequest> &prepared = prepared_[size_t(index)].prepared;
-        if (is_prepared != 0 && prepared == nullptr) {
-            prepared_[size_t(index)].request = request;
+        char &shall_prepare = shall_prepare_[size_t(index)];
+        Preparation &preparation = preparations_[size_t(index)];
+        std::unique_ptr<PreparedRequest> &prepared = preparation.prepared;
+        if (shall_prepare != 0 && prepared == nullptr) {
+            preparation.request = request;
             const int32_t status = guarded([&] { prepared = prepare(request); });
             if (status != PK_OK) return status;
-            is_prepared = prepared != nullptr;
+            shall_prepare = prepared != nullptr;
         }
-        if (is_prepared == 0) return call(request, options, report);
+        if (prepared == nullptr) return call_entry(request, options, report);
         return guarded([&] {
             Call call(options, report);
             call.begin(prepared->elements());
@@ -167,18 +123,18 @@ class RequestCaller {
         });
     }
 
-    // Keeps the prepared requests for the next call of the list, after all calls have succeeded.
-    void keep() {
-        const bool has_any = std::any_of(prepared_.begin(), prepared_.end(),
-                                         [](auto &slot) { return slot.prepared != nullptr; });
-        if (is_kept_ && has_any) KeptLists::put(list_.key, std::move(prepared_));
+    // Caches the prepared requests for the next call of the list, after all requests have succeeded.
+    void cache() {
+        const bool has_any = std::any_of(preparations_.begin(), preparations_.end(),
+                                         [](const Preparation &each) { return each.prepared != nullptr; });
+        if (is_cached_ && has_any) ListCache::put(list_.key, std::move(preparations_));
     }
 
    private:
     const RequestList &list_;
-    const bool is_kept_;
-    std::vector<char> is_prepared_;  // of each request, whether it is to be prepared
-    PreparedRequests prepared_;
+    const bool is_cached_;
+    std::vector<char> shall_prepare_;  // for each request
+    Preparations preparations_;        // for each request
 };
 
 void add(pk_report &sum, const pk_report &report) {
@@ -214,10 +170,11 @@ void check_buffers(const RequestList &list) {
 
 void check(const RequestList &list, const int64_t *completed, const pk_options *options,
            const pk_report *report) {
-    require(list.request_count >= 0 && list.length >= 0 && list.binding_count >= 0 && list.buffer_count >= 0,
-            "a count is negative");
+    require(
+        list.request_count >= 0 && list.call_count >= 0 && list.binding_count >= 0 && list.buffer_count >= 0,
+        "a count is negative");
     require_array(list.requests, list.request_count, alignof(pk_request), "requests");
-    require_array(list.order, list.length, alignof(int32_t), "order");
+    require_array(list.order, list.call_count, alignof(int32_t), "order");
     require_array(list.bindings, list.binding_count, alignof(pk_binding), "bindings");
     require_array(list.buffers, list.buffer_count, alignof(pk_buffer), "buffers");
     require_array(list.key, list.key == nullptr ? 0 : 2, alignof(uint64_t), "key");
@@ -230,7 +187,7 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
                 "a request names no entry");
     }
     check_buffers(list);
-    for (int64_t i = 0; i < list.length; ++i) {
+    for (int64_t i = 0; i < list.call_count; ++i) {
         require(list.order[i] >= 0 && list.order[i] < list.request_count,
                 "order names a request that there is not");
     }
@@ -245,17 +202,48 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
 
 }  // namespace
 
-void release_prepared_requests() { KeptLists::release(); }
+RequestArguments::RequestArguments(const pk_request &request) {
+    const uint64_t *next = request.arguments;
+    const auto read_one = [&](auto &argument) {
+        using Argument = std::remove_reference_t<decltype(argument)>;
+        if constexpr (std::is_pointer_v<Argument>)
+            argument = reinterpret_cast<Argument>(*next++);
+        else
+            argument = Argument(*next++);
+    };
+    const auto read = [&](auto &...arguments) { (read_one(arguments), ...); };
+    const auto read_program = [&] {
+        read(program, instruction_count, operands, operand_count, shape, dimensions, exceptions);
+    };
+    switch (request.entry) {
+        case PK_REQUEST_EVALUATE: read_program(); break;
+        case PK_REQUEST_REDUCE:
+            read(reductions);
+            reduction_count = 1;
+            read_program();
+            break;
+        case PK_REQUEST_REDUCE_SEVERAL:
+            read(reductions, reduction_count);
+            read_program();
+            break;
+        case PK_REQUEST_SCAN: read(operation, flags, operands, shape, dimensions, outer, rows); break;
+        default: read(loop, operands, operand_count, sizes, strides, data);
+    }
+}
+
+void release_prepared_requests() {
+    ListCache::drop_if([](const Preparations &) { return true; });
+}
 
 }  // namespace pk
 
 extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
-                                   int64_t length, const pk_binding *bindings, int64_t binding_count,
+                                   int64_t call_count, const pk_binding *bindings, int64_t binding_count,
                                    const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
                                    int64_t *completed, const pk_options *options, pk_report *report) {
     int32_t status = PK_OK;  // of the request that fails
     const int32_t own_status = pk::guarded([&] {
-        const pk::RequestList list{requests,      request_count, order,        length, bindings,
+        const pk::RequestList list{requests,      request_count, order,        call_count, bindings,
                                    binding_count, buffers,       buffer_count, key};
         pk::check(list, completed, options, report);
         *completed = 0;
@@ -264,23 +252,23 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
                 buffers[binding->buffer].address + uint64_t(binding->offset);
         }
         pk::Call list_call(options, report);
-        list_call.begin(length);
-        if (length == 0) return list_call.end();
-        pk::RequestBuffers in_use(list, list_call);
+        list_call.begin(call_count);
+        if (call_count == 0) return list_call.end();
+        pk::RequestBuffers request_buffers(list, list_call);
         pk::RequestCaller caller(list);
         pk_report sum{};
-        for (int64_t i = 0; i < length; ++i) {
+        for (int64_t i = 0; i < call_count; ++i) {
             pk_report own{};
             status = caller.call_request(order[i], options, &own);
             if (status != PK_OK) return;
-            in_use.enqueued(requests[order[i]]);
+            request_buffers.after_call(requests[order[i]]);
             pk::add(sum, own);
             ++*completed;
             list_call.advance(1);
         }
-        in_use.finish();
+        request_buffers.finish();
         list_call.end();
-        caller.keep();
+        caller.cache();
         pk::add(*report, sum);
     });
     return status != PK_OK ? status : own_status;

@@ -1,4 +1,5 @@
-// Lists of requests (pk_run_requests): the parts that differ between the engines.
+// Lists of requests (pk_run_requests): their arguments, and the parts that each library defines: prepared
+// requests (on the CPU) and buffers (on a GPU).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace pk {
 struct RequestList {
     const pk_request *requests;
     int64_t request_count;
-    const int32_t *order;
-    int64_t length;  // of the order
+    const int32_t *order;  // the index of the request that each call calls
+    int64_t call_count;
     const pk_binding *bindings;
     int64_t binding_count;
     const pk_buffer *buffers;
@@ -24,11 +25,27 @@ struct RequestList {
     const uint64_t *key;  // null, or two words, which are 0 for none
 };
 
-// The table at an address among a request's arguments.
-template <class T>
-const T *table(uint64_t argument) {
-    return reinterpret_cast<const T *>(argument);
-}
+// The arguments of a request by name. Those that its entry does not take are null or 0, but for the
+// reduction_count of PK_REQUEST_REDUCE, which is 1.
+struct RequestArguments {
+    explicit RequestArguments(const pk_request &request);
+
+    const pk_reduction *reductions = nullptr;
+    int64_t reduction_count = 0;
+    const pk_instruction *program = nullptr;
+    int64_t instruction_count = 0;
+    const pk_operand *operands = nullptr;
+    int64_t operand_count = 0;
+    const int64_t *shape = nullptr;
+    int64_t dimensions = 0;
+    uint8_t *exceptions = nullptr;
+
+    int64_t operation = 0, flags = 0, outer = 0, rows = 0;  // of a scan
+
+    pk_loop loop = nullptr;
+    const intptr_t *sizes = nullptr, *strides = nullptr;
+    void *data = nullptr;
+};
 
 // A request whose arguments are checked and whose program is compiled, to be called several times.
 class PreparedRequest {
@@ -69,11 +86,11 @@ class OperandAddresses {
 // Returns null if the engine has nothing to prepare for this entry.
 std::unique_ptr<PreparedRequest> prepare(const pk_request &request);
 
-// Drops the prepared requests that are kept for lists with a key.
+// Drops the prepared requests that are cached for lists with a key.
 void release_prepared_requests();
 
-// The buffers of a list, where its requests use them while this lives: on the CUDA engine on a device, if
-// that is possible, and on the CPU engine in place.
+// The buffers of a list, ready for its requests while this lives: the CUDA library copies them to a device
+// and enqueues the requests in a stream there, if that is possible; the CPU library uses them in place.
 class RequestBuffers {
    public:
     RequestBuffers(const RequestList &list, Call &call);
@@ -81,15 +98,15 @@ class RequestBuffers {
     RequestBuffers(const RequestBuffers &) = delete;
     RequestBuffers &operator=(const RequestBuffers &) = delete;
 
-    // Note that a request was called: on a device it may be enqueued only.
-    void enqueued(const pk_request &request);
-    // Wait for the requests, copy their results to the host, and add the exceptions that the requests did not
-    // report themselves to the call's report.
+    // To be called after each call of a request. It may wait for the device.
+    void after_call(const pk_request &request);
+    // Waits for the requests, copies their results to the host, and adds the exceptions that the requests did
+    // not report themselves to the call's report.
     void finish();
 
    private:
     class OnDevice;
-    std::unique_ptr<OnDevice> on_device_;
+    std::unique_ptr<OnDevice> on_device_;  // null: in place
 };
 
 }  // namespace pk

@@ -94,14 +94,15 @@ std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count
         groups[0].push_back(inner.front());
         inner.erase(inner.begin());
     }
-    const int64_t length = size_of(groups[1]), columns = size_of(inner), outside = size_of(groups[0]);
-    const int64_t least = 16, fitting = unit_elements / std::min(length, Slabs::BLOCK);
-    const int64_t most = std::clamp<int64_t>(fitting, least, std::max(least, columns));
-    const int64_t wanted = ceil_div(columns, most), wide = ceil_div(columns, wanted);
+    const int64_t length = size_of(groups[1]), columns = size_of(inner), outer_size = size_of(groups[0]);
+    constexpr int64_t MIN_WIDTH = 16;
+    const int64_t fitting = unit_elements / std::min(length, Slabs::BLOCK);
+    const int64_t max_width = std::clamp<int64_t>(fitting, MIN_WIDTH, std::max(MIN_WIDTH, columns));
+    const int64_t tile_width = ceil_div(columns, ceil_div(columns, max_width));
 
     std::vector<Region> regions;
     for (int64_t first = 0; first < columns;) {
-        const int64_t width = std::min(wide, columns - first), tiles = (columns - first) / width;
+        const int64_t width = std::min(tile_width, columns - first), tiles = (columns - first) / width;
         std::vector<int64_t> offsets(size_t(virtual_from), 0);
         Dimensions all;
         for (const Dimension &dimension : groups[0]) add(all, dimension);
@@ -116,7 +117,7 @@ std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count
         for (const Dimension &dimension : groups[1]) add(all, dimension);
         if (!inner.empty()) add(all, {width, inner[0].strides});
         regions.push_back({layout_of(all, operands, operand_count, virtual_from, offsets),
-                           {outside * tiles, length, width},
+                           {outer_size * tiles, length, width},
                            tiles,
                            columns,
                            first});

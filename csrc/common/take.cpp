@@ -12,24 +12,24 @@ namespace pk::take {
 
 static constexpr int64_t SHARE = 65536;  // indices between two checks for cancellation
 
-Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out)
+Request::Request(const Source &in, const int64_t *indices, int64_t taken, int64_t flags, uint8_t *out)
     : in(in),
       indices(indices),
-      picked(picked),
-      each((flags & PK_TAKE_BATCHED_INDICES) != 0),
+      taken(taken),
+      own_indices((flags & PK_TAKE_BATCHED_INDICES) != 0),
       indices_in_bounds((flags & PK_TAKE_INDICES_IN_BOUNDS) != 0),
       out(reinterpret_cast<char *>(out)) {
     require(in.outer >= 0, "outer is negative");
     require(in.count >= 0, "count is negative");
     require(in.width > 0, "width is not positive");
-    require(picked >= 0, "index_count is negative");
+    require(taken >= 0, "index_count is negative");
     require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0,
             "flags has an unknown bit");
     const char *const large = "the arrays have too many elements";
     const int64_t request = checked_product(checked_product(in.outer, in.count, large), in.width, large);
-    const int64_t wanted = checked_product(checked_product(in.outer, picked, large), in.width, large);
-    checked_product(checked_product(in.outer, picked, large), sizeof(int64_t), large);
-    checked_product(picked, sizeof(int64_t), large);
+    const int64_t wanted = checked_product(checked_product(in.outer, taken, large), in.width, large);
+    checked_product(checked_product(in.outer, taken, large), sizeof(int64_t), large);
+    checked_product(taken, sizeof(int64_t), large);
     require_array(in.elements, request, 1, "in");
     require_array(indices, index_count(), sizeof(int64_t), "indices");
     require_array(out, wanted, 1, "out");
@@ -65,33 +65,33 @@ void require_in_bounds(int64_t elements, const Range &indices) {
          "index " + wrong + " is out of bounds for " + std::to_string(elements) + " elements");
 }
 
-PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
-                       const uint8_t *values, int64_t value_count)
+PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices,
+                       int64_t index_count, const uint8_t *values, int64_t value_count)
     : array(reinterpret_cast<char *>(array)),
       count(count),
       width(width),
       indices(indices),
-      put(put),
+      index_count(index_count),
       values(reinterpret_cast<const char *>(values)),
       value_count(value_count) {
     require(count >= 0, "count is negative");
     require(width > 0, "width is not positive");
-    require(put >= 0, "index_count is negative");
+    require(index_count >= 0, "index_count is negative");
     require(value_count >= 0, "value_count is negative");
     const char *const large = "the arrays have too many elements";
     require_array(array, checked_product(count, width, large), 1, "array");
-    require_array(indices, put, sizeof(int64_t), "indices");
-    checked_product(put, std::max<int64_t>(width, sizeof(int64_t)), large);
+    require_array(indices, index_count, sizeof(int64_t), "indices");
+    checked_product(index_count, std::max<int64_t>(width, sizeof(int64_t)), large);
     checked_product(count, sizeof(int64_t), large);
     require_array(values, checked_product(value_count, width, large), 1, "values");
-    require(put == 0 || count != 0, "there is nothing to put into");
-    require(put == 0 || value_count != 0, "there is nothing to put");
+    require(index_count == 0 || count != 0, "there is nothing to put into");
+    require(index_count == 0 || value_count != 0, "there is nothing to put");
 }
 
 void put_on_host(const PutRequest &request, Call &call) {
     // By one thread, so that the last of several equal indices counts.
     parallel_for(
-        call, request.put, SHARE, 1, [] { return 0; },
+        call, request.index_count, SHARE, 1, [] { return 0; },
         [&](int, int64_t first, int64_t size) {
             const auto width = size_t(request.width);
             int64_t value = first % request.value_count;

@@ -18,14 +18,14 @@ struct Source {
 struct Request {
     Source in;
     const int64_t *indices;
-    int64_t picked;
-    bool each;               // each of the arrays has its own indices
+    int64_t taken;           // elements from each array
+    bool own_indices;        // each of the arrays has its own indices
     bool indices_in_bounds;  // the caller has checked the indices
     char *out;
 
-    Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out);
-    int64_t elements() const { return in.outer * picked; }
-    int64_t index_count() const { return each ? elements() : picked; }
+    Request(const Source &in, const int64_t *indices, int64_t taken, int64_t flags, uint8_t *out);
+    int64_t elements() const { return in.outer * taken; }
+    int64_t index_count() const { return own_indices ? elements() : taken; }
     int64_t in_bytes() const { return in.outer * in.count * in.width; }
     int64_t out_bytes() const { return elements() * in.width; }
 };
@@ -51,15 +51,15 @@ struct PutRequest {
     char *array;
     int64_t count, width;
     const int64_t *indices;
-    int64_t put;
+    int64_t index_count;
     const char *values;
     int64_t value_count;
 
-    PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+    PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t index_count,
                const uint8_t *values, int64_t value_count);
-    int64_t elements() const { return put; }
+    int64_t elements() const { return index_count; }
     int64_t array_bytes() const { return count * width; }
-    int64_t index_bytes() const { return put * int64_t(sizeof(int64_t)); }
+    int64_t index_bytes() const { return index_count * int64_t(sizeof(int64_t)); }
     int64_t value_bytes() const { return value_count * width; }
 };
 

@@ -1,4 +1,4 @@
-// Run-time element types as C++ types: every switch over them is here.
+// Run-time element types as C++ types. A switch from them to the arithmetic of one family is in its header.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +73,16 @@ PK_HD auto visit_computed_type(int type, Visit visit) {
         case PK_UINT32: return visit(uint32_t());
         case PK_UINT64: return visit(uint64_t());
         case PK_FLOAT64: return visit(double());
+        default: return visit(float());
+    }
+}
+
+// Calls visit() with a zero of the type of an image's elements.
+template <class Visit>
+void visit_image_type(int type, Visit visit) {
+    switch (type) {  // NOLINTNEXTLINE(bugprone-branch-clone): visit() may treat types alike
+        case PK_UINT8: return visit(uint8_t());
+        case PK_UINT16: return visit(uint16_t());
         default: return visit(float());
     }
 }

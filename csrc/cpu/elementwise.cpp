@@ -83,11 +83,10 @@ namespace {
 
 class Prepared final : public PreparedRequest {
    public:
-    Prepared(const uint64_t *arguments, const pk_report *report)
-        : request_(table<pk_instruction>(arguments[0]), int64_t(arguments[1]),
-                   table<pk_operand>(arguments[2]), int64_t(arguments[3]), table<int64_t>(arguments[4]),
-                   int64_t(arguments[5]), reinterpret_cast<uint8_t *>(arguments[6]), report),
-          addresses_(table<pk_operand>(arguments[2]), int64_t(arguments[3])) {}
+    Prepared(const RequestArguments &a, const pk_report *report)
+        : request_(a.program, a.instruction_count, a.operands, a.operand_count, a.shape, a.dimensions,
+                   a.exceptions, report),
+          addresses_(a.operands, a.operand_count) {}
     int64_t elements() const override { return request_.elements(); }
     void run(Call &call) override { elementwise::run(request_, program_, call); }
     bool rebind() override {
@@ -104,7 +103,7 @@ class Prepared final : public PreparedRequest {
 
 std::unique_ptr<PreparedRequest> prepare(const pk_request &request) {
     const pk_report report{};
-    return std::make_unique<Prepared>(request.arguments, &report);
+    return std::make_unique<Prepared>(RequestArguments(request), &report);
 }
 
 }  // namespace pk::elementwise

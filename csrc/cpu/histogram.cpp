@@ -24,7 +24,7 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
     uint64_t extent[2];
     extent_on_host(request.layout, loops().bins, call, extent);
     const pk_bins bins = request.found_bins(extent);
-    count_on_host(request.counting(bins), loops().bins, call, request.counts);
+    count_on_host(request.binned(bins), loops().bins, call, request.counts);
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {

@@ -133,7 +133,7 @@ class RegionReducer {
     int64_t run(int64_t first, int64_t units) {
         for (int64_t i = 0; i < units; ++i) fold(first + i, i);
         for (ThreadReduction &fold : reductions_)
-            fold.partials.take(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
+            fold.partials.store(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
         const int64_t count = slabs_.start(first + units) - slabs_.start(first);
         if (!machine_) call_.advance(count);
         return count;
@@ -293,39 +293,14 @@ void launch_several(const Reductions &reductions, Call &call) {
     CompiledReductions(all_of(reductions)).run(call);
 }
 
-// The arguments of pk_reduce_several, which are those of pk_reduce but for the number of reductions.
-struct Arguments {
-    explicit Arguments(const pk_request &request) : own(request.arguments) {
-        const bool is_one = request.entry == PK_REQUEST_REDUCE;
-        count = is_one ? 1 : int64_t(own[1]);
-        rest = own + (is_one ? 1 : 2);
-    }
-    const pk_operand *operands() const { return table<pk_operand>(rest[2]); }
-    int64_t operand_count() const { return int64_t(rest[3]); }
-    Reductions check(const pk_report *report) const {
-        return {table<pk_reduction>(own[0]),
-                count,
-                table<pk_instruction>(rest[0]),
-                int64_t(rest[1]),
-                operands(),
-                operand_count(),
-                table<int64_t>(rest[4]),
-                int64_t(rest[5]),
-                reinterpret_cast<uint8_t *>(rest[6]),
-                report};
-    }
-
-    const uint64_t *own, *rest;  // `rest` is from the program on
-    int64_t count;
-};
-
 class Prepared final : public PreparedRequest {
    public:
-    Prepared(const Arguments &arguments, const pk_report *report)
-        : reductions_(arguments.check(report)),
+    Prepared(const RequestArguments &a, const pk_report *report)
+        : reductions_(a.reductions, a.reduction_count, a.program, a.instruction_count, a.operands,
+                      a.operand_count, a.shape, a.dimensions, a.exceptions, report),
           compiled_(all_of(reductions_)),
-          first_result_(size_t(arguments.operand_count() - arguments.count)),
-          addresses_(arguments.operands(), arguments.operand_count()) {}
+          first_result_(size_t(a.operand_count - a.reduction_count)),
+          addresses_(a.operands, a.operand_count) {}
     int64_t elements() const override { return reductions_.elements(); }
     void run(Call &call) override { compiled_.run(call); }
     bool rebind() override {
@@ -349,7 +324,7 @@ class Prepared final : public PreparedRequest {
 
 std::unique_ptr<PreparedRequest> reduction::prepare(const pk_request &request) {
     const pk_report report{};
-    return std::make_unique<Prepared>(Arguments(request), &report);
+    return std::make_unique<Prepared>(RequestArguments(request), &report);
 }
 
 }  // namespace pk

@@ -19,7 +19,7 @@ class RequestBuffers::OnDevice {};
 
 RequestBuffers::RequestBuffers(const RequestList &, Call &) {}
 RequestBuffers::~RequestBuffers() = default;
-void RequestBuffers::enqueued(const pk_request &) {}
+void RequestBuffers::after_call(const pk_request &) {}
 void RequestBuffers::finish() {}
 
 }  // namespace pk

@@ -25,6 +25,7 @@ class ScratchBuffer {
     int64_t elements_ = 0;
 };
 
+// Reads a scan's elements as terms, which have the type of its arithmetic, and writes its results.
 class Terms {
    public:
     Terms(const Request &request, const Region &region);
@@ -34,8 +35,8 @@ class Terms {
 
     // Loads elements of the region as terms, which stay valid until the next load.
     const void *load(int64_t start, int64_t count);
-    // The destination of results, and their conversion to the array. store() returns whether any result may
-    // have become infinite.
+    // Returns memory for results, in the type of the terms; store() converts them to the array, and returns
+    // whether any of them may have become infinite.
     void *results(int64_t start, int64_t count);
     bool store(const void *results, int64_t start, int64_t count);
 

@@ -17,12 +17,12 @@ constexpr int64_t SHARE = 1 << 18;           // bytes between two checks for can
 template <int64_t WIDTH>
 void take(const Request &request, int64_t first, int64_t size) {
     const int64_t width = WIDTH == 0 ? request.in.width : WIDTH;
-    int64_t array = first / request.picked, item = first % request.picked;
+    int64_t array = first / request.taken, item = first % request.taken;
     char *to = request.out + first * width;
     for (const char *const end = to + size * width; to != end; ++array, item = 0) {
         const char *const from = request.in.elements + array * request.in.count * width;
-        const int64_t *const indices = request.indices + (request.each ? array * request.picked : 0);
-        const int64_t count = request.in.count, many = std::min(request.picked - item, (end - to) / width);
+        const int64_t *const indices = request.indices + (request.own_indices ? array * request.taken : 0);
+        const int64_t count = request.in.count, many = std::min(request.taken - item, (end - to) / width);
         for (int64_t i = 0; i < many; ++i)
             std::memcpy(to + i * width, from + place_of(indices[item + i], count) * width, size_t(width));
         to += many * width;
@@ -59,7 +59,7 @@ void launch(const Request &request, Call &call) {
 }
 
 void launch_put(const PutRequest &request, Call &call) {
-    require_in_bounds(request.count, index_range(request.indices, request.put, call));
+    require_in_bounds(request.count, index_range(request.indices, request.index_count, call));
     put_on_host(request, call);
 }
 
@@ -67,23 +67,23 @@ void launch_put(const PutRequest &request, Call &call) {
 
 }  // namespace pk::take
 
-extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
-                          const uint8_t *values, int64_t value_count, const pk_options *options,
-                          pk_report *report) {
+extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices,
+                          int64_t index_count, const uint8_t *values, int64_t value_count,
+                          const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
-        [&] { return pk::take::PutRequest(array, count, width, indices, put, values, value_count); },
+        [&] { return pk::take::PutRequest(array, count, width, indices, index_count, values, value_count); },
         pk::take::launch_put);
 }
 
 extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
-                           const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out,
+                           const int64_t *indices, int64_t index_count, int64_t flags, uint8_t *out,
                            const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] {
             return pk::take::Request({reinterpret_cast<const char *>(in), outer, count, width}, indices,
-                                     picked, flags, out);
+                                     index_count, flags, out);
         },
         pk::take::launch);
 }

@@ -1,4 +1,4 @@
-// The memory of a run's buffers while kernels use it.
+// The buffers of a run, in the memory where kernels use them.
 #pragma once
 
 #include <algorithm>
@@ -16,24 +16,25 @@ namespace pk::kernels {
 
 constexpr int64_t COPY_PIECE = int64_t(1) << 20;  // bytes that a thread copies at once
 
-class Memory {
+// Gives each buffer memory, in place or beside the caller's, with its first contents; downloads the outputs.
+class Buffers {
    public:
-    Memory(const Run &run, bool checked, Call &call) : run_(run) {
-        for (int64_t i = 0; i < run.buffers.size; ++i) places_.push_back(place(i, checked));
+    Buffers(const Run &run, bool checked, Call &call) : run_(run) {
+        for (int64_t i = 0; i < run.buffers.size; ++i) addresses_.push_back(allocate(i, checked));
         for (int64_t i = 0; i < run.buffers.size; ++i) fill(i, call);
     }
-    Memory(const Memory &) = delete;
-    Memory &operator=(const Memory &) = delete;
+    Buffers(const Buffers &) = delete;
+    Buffers &operator=(const Buffers &) = delete;
 
-    char *operator[](int64_t buffer) const { return places_[size_t(buffer)]; }
+    char *operator[](int64_t buffer) const { return addresses_[size_t(buffer)]; }
     GuardedMemory *guarded_memory() { return &guarded_memory_; }
 
-    void copy_back(Call &call) {
+    void download(Call &call) {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if ((buffer.flags & PK_BUFFER_DOWNLOAD) == 0 || places_[size_t(i)] == host(buffer)) continue;
+            if ((buffer.flags & PK_BUFFER_DOWNLOAD) == 0 || addresses_[size_t(i)] == host(buffer)) continue;
             parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
-                std::memcpy(host(buffer) + begin, places_[size_t(i)] + begin, size_t(end - begin));
+                std::memcpy(host(buffer) + begin, addresses_[size_t(i)] + begin, size_t(end - begin));
             });
         }
     }
@@ -51,7 +52,7 @@ class Memory {
         });
     }
 
-    char *place(int64_t index, bool checked) {
+    char *allocate(int64_t index, bool checked) {
         const pk_buffer &buffer = run_.buffers[index];
         const std::string label(buffer.label, strnlen(buffer.label, sizeof(buffer.label)));
         if (checked)
@@ -72,14 +73,14 @@ class Memory {
 
     void fill(int64_t index, Call &call) {
         const pk_buffer &buffer = run_.buffers[index];
-        char *const to = places_[size_t(index)];
+        char *const to = addresses_[size_t(index)];
         const bool is_host = to == host(buffer);
         if ((buffer.flags & PK_BUFFER_UPLOAD) != 0) {
             if (is_host) return;
             parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
                 std::memcpy(to + begin, host(buffer) + begin, size_t(end - begin));
             });
-        } else if (is_host || (buffer.flags & PK_BUFFER_POISON) != 0) {
+        } else if (is_host || (buffer.flags & PK_BUFFER_POISON) != 0) {  // new memory begins as zeros
             const int byte = (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0;
             parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
                 std::memset(to + begin, byte, size_t(end - begin));
@@ -90,7 +91,7 @@ class Memory {
     const Run &run_;
     GuardedMemory guarded_memory_;
     std::vector<Mapping> mapped_;
-    std::vector<char *> places_;
+    std::vector<char *> addresses_;
 };
 
 }  // namespace pk::kernels

@@ -127,20 +127,20 @@ class Runner {
     void operator()() {
         const bool checked =
             std::any_of(modules_.begin(), modules_.end(), [](auto &module) { return module->checked(); });
-        Memory memory(run_, checked, call_);
-        prepare(memory);
-        run_where_no_kernel_is(call_, [&] { run_steps(memory); });
-        memory.copy_back(call_);
+        Buffers buffers(run_, checked, call_);
+        prepare(buffers);
+        run_where_no_kernel_is(call_, [&] { run_steps(buffers); });
+        buffers.download(call_);
     }
 
    private:
-    void run_steps(Memory &memory) {
+    void run_steps(Buffers &buffers) {
         int64_t threads = 1;
         {
             TraceLane lane(call_);
             const double begin = call_.seconds();
             run_.each([&](const pk_step &step) {
-                threads = std::max(threads, launch(step, memory));
+                threads = std::max(threads, launch(step, buffers));
                 call_.advance(1);
                 ++call_.report.chunks;
             });
@@ -207,19 +207,19 @@ class Runner {
     }
 
     // Sets the addresses of arguments; those that are pointers get a table of their own.
-    void prepare(const Memory &memory) {
+    void prepare(const Buffers &buffers) {
         addresses_.resize(size_t(run_.arguments.size));
         for (int64_t i = 0; i < run_.arguments.size; ++i) {
             const pk_argument &argument = run_.arguments[i];
             void *&address = addresses_[size_t(i)];
-            if (argument.buffer >= 0) address = memory[argument.buffer] + argument.offset;
+            if (argument.buffer >= 0) address = buffers[argument.buffer] + argument.offset;
             const void *place =
                 argument.buffer == PK_ARGUMENT_VALUE ? run_.value_of(i) : static_cast<const void *>(&address);
             arguments_.push_back(const_cast<void *>(place));
         }
     }
 
-    int64_t launch(const pk_step &step, Memory &memory) {
+    int64_t launch(const pk_step &step, Buffers &buffers) {
         const pk_image_kernel &kernel = *kernels_[size_t(step.kernel)];
         const pk_kernel &named_kernel = run_.kernels[step.kernel];
         const Launch launch{kernel,
@@ -229,7 +229,7 @@ class Runner {
                             shape_of(step, limits_of(kernel)),
                             step.shared,
                             arguments_.data() + step.first_argument,
-                            memory.guarded_memory(),
+                            buffers.guarded_memory(),
                             std::chrono::milliseconds(run_.block_limit),
                             call_,
                             print_buffer_};

@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/image_cache.h"
+#include "common/lru_cache.h"
 #include "common/module.h"
 
 namespace pk::kernels {
@@ -108,18 +108,17 @@ void Module::restore() {
     set_.clear();
 }
 
-namespace {
-
-using Cache = ImageCache<Module, 128>;
-
-}  // namespace
+using Cache = LruCache<std::shared_ptr<Module>, 128>;
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    return Cache::get(
-        image, [&] { return std::make_shared<Module>(std::string(text_of(image.address, image.bytes))); });
+    return Cache::get(image.key, [&] {
+        return std::make_shared<Module>(std::string(text_of(image.address, image.bytes)));
+    });
 }
 
-void release_modules() { Cache::release(); }
+void release_modules() {
+    Cache::drop_if([](const std::shared_ptr<Module> &module) { return module.use_count() == 1; });
+}
 
 pk_kernel_limits limits_of(const pk_image_kernel &kernel) {
     pk_kernel_limits limits{};

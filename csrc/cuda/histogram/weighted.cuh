@@ -137,24 +137,24 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
     // Elements and weights are the first operands; `edges` are those of the axes' edges. The sums are written
     // to `d_totals`, and the count of elements out of range, and whether any is beyond the bins, to
     // `d_out_of_range`.
-    WeightedHistogramAlgorithm(const BinnedElements &counting, const int *edges,
-                               const plan::Operands &operands, Call &call, const ExecutionContext &context,
-                               char *d_totals, char *d_out_of_range)
-        : counting_(counting),
+    WeightedHistogramAlgorithm(const BinnedElements &binned, const int *edges, const plan::Operands &operands,
+                               Call &call, const ExecutionContext &context, char *d_totals,
+                               char *d_out_of_range)
+        : binned_(binned),
           operands_(operands),
-          segment_(run_for(counting.total)),
-          type_(counting.view(counting.axes).type),
+          segment_(elements_per_segment(binned.total)),
+          type_(binned.view(binned.axes).type),
           d_totals_(reinterpret_cast<Total *>(d_totals)),
           d_out_of_range_(reinterpret_cast<unsigned long long *>(d_out_of_range)) {
-        for (int64_t i = 0; i < counting.axes; ++i)
-            edges_.emplace_back(counting.bins[i], operands.of(edges[i]).d_data, broadcasts_);
+        for (int64_t i = 0; i < binned.axes; ++i)
+            edges_.emplace_back(binned.bins[i], operands.of(edges[i]).d_data, broadcasts_);
         has_memory = broadcasts_.upload(call, context);
     }
 
-    int64_t start(int64_t unit) const override { return unit * counting_.layout.size; }
+    int64_t start(int64_t unit) const override { return unit * binned_.layout.size; }
     // A table of sums for each segment.
     int64_t temporary_bytes(int64_t) const override {
-        return segments() * counting_.total * int64_t(sizeof(Sum));
+        return segments() * binned_.total * int64_t(sizeof(Sum));
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -164,22 +164,22 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
         auto offset = [&](int64_t operand) {
             return distance(params.memory, operands_.of(int(operand)).d_data);
         };
-        const int64_t axes = counting_.axes;
+        const int64_t axes = binned_.axes;
         for (int64_t i = 0; i < axes; ++i) {
-            params.axes[i] = axis_on(broadcasts_.d_data(chunk.device_index), counting_.bins[i],
-                                     edges_[size_t(i)], offset(i), counting_.view(i).type);
+            params.axes[i] = axis_on(broadcasts_.d_data(chunk.device_index), binned_.bins[i],
+                                     edges_[size_t(i)], offset(i), binned_.view(i).type);
         }
         params.weights = axis_on(nullptr, pk_bins{}, Edges(), offset(axes), type_);
         params.axis_count = int32_t(axes);
-        params.total = int32_t(counting_.total);
-        params.count = counting_.layout.size;
+        params.total = int32_t(binned_.total);
+        params.count = binned_.layout.size;
         params.segment = segment_;
         params.sums = chunk.d_memory + chunk.scratch;
         params.out_of_range = d_out_of_range_;
         device::accumulate_segments<Sum>
             <<<unsigned(segments()), device::WARPS * 32, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::combine_segments<<<table_grid(counting_.total * 8), THREADS, 0, chunk.stream>>>(
+        device::combine_segments<<<table_grid(binned_.total * 8), THREADS, 0, chunk.stream>>>(
             static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, d_totals_);
         PK_CUDA(cudaGetLastError());
     }
@@ -189,9 +189,9 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
     bool has_memory = false;
 
    private:
-    int64_t segments() const { return ceil_div(counting_.layout.size, segment_); }
+    int64_t segments() const { return ceil_div(binned_.layout.size, segment_); }
 
-    const BinnedElements &counting_;
+    const BinnedElements &binned_;
     const plan::Operands &operands_;
     const int64_t segment_;
     const int type_;

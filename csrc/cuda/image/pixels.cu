@@ -43,7 +43,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
     int64_t units() const override { return request_.pixel_count(); }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
     void enqueue(const Chunk &chunk) override {
-        with_type(request_.type, [&](auto of_type) {
+        visit_image_type(request_.type, [&](auto of_type) {
             using T = decltype(of_type);
             launch_for(chunk.units.count, chunk.stream, device::make_gray<T>,
                        reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
@@ -79,7 +79,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
     void enqueue(const Chunk &chunk) override {
         const auto *table =
             reinterpret_cast<const uint16_t *>(broadcasts_.d_data(chunk.device_index) + offset_);
-        with_type(type_, [&](auto of_type) {
+        visit_image_type(type_, [&](auto of_type) {
             using T = decltype(of_type);
             if constexpr (!std::is_same<T, float>::value) {
                 launch_for(chunk.count, chunk.stream, device::look_up<T>,

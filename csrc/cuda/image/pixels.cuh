@@ -1,7 +1,8 @@
-// Helpers of the image kernels: launches with a thread for each element, and dispatch on the element type.
+// Helpers of the image kernels: launches with a thread for each element.
 #pragma once
 
 #include "common/image.h"
+#include "common/visit_type.h"
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/launch.h"
 
@@ -17,16 +18,6 @@ template <class Kernel, class... Args>
 void launch_for(int64_t count, cudaStream_t stream, Kernel kernel, Args... args) {
     kernel<<<grid_for(count, THREADS), THREADS, 0, stream>>>(args...);
     PK_CUDA(cudaGetLastError());
-}
-
-// Call body(T()) with the C++ type of an image's elements.
-template <class Body>
-void with_type(int type, Body body) {
-    switch (type) {
-        case PK_UINT8: return body(uint8_t());
-        case PK_UINT16: return body(uint16_t());
-        default: return body(float());
-    }
 }
 
 }  // namespace pk::image

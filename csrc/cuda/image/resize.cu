@@ -76,7 +76,7 @@ class RoundAlgorithm : public DeviceAlgorithm {
         can_run_async = true;
     }
     void enqueue(const Chunk &chunk) override {
-        with_type(layout.views[0].type, [&](auto of_type) {
+        visit_image_type(layout.views[0].type, [&](auto of_type) {
             using T = decltype(of_type);
             launch_for(chunk.count, chunk.stream, device::round_sums<T>, sums_ + (chunk.start - first_),
                        divisor_, chunk.count, reinterpret_cast<T *>(operands_.d_data(*this, chunk, 0)));
@@ -127,7 +127,7 @@ class AddRowsAlgorithm : public DeviceAlgorithm {
     }
 
     void enqueue(const Chunk &chunk) override {
-        with_type(request_.type, [&](auto of_type) {
+        visit_image_type(request_.type, [&](auto of_type) {
             using T = decltype(of_type);
             const int64_t count = params_.old_rows * params_.elements;
             launch_for(count, chunk.stream, device::add_along<T>, reinterpret_cast<const T *>(d_rows_),

@@ -12,7 +12,7 @@ namespace pk::kernels {
 namespace {
 
 constexpr int64_t MAX_BYTES = int64_t(1) << 50;
-// Zeroed buffers of fewer bytes are uploaded with the staged ones instead of being filled by cudaMemset.
+// Zeroed buffers of fewer bytes are uploaded with the others instead of being filled by cudaMemset.
 constexpr int64_t WORTH_A_MEMSET = 32 << 10;
 
 char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
@@ -32,13 +32,13 @@ Buffers::Buffers(Table<pk_buffer> buffers, Call &call, int device)
     lay_out();
 }
 
-void Buffers::set_memory(char *d_memory, char *staged) {
+void Buffers::set_memory(char *d_memory, char *pinned) {
     d_memory_ = d_memory;
-    staged_ = staged;
+    pinned_ = pinned;
 }
 
-void Buffers::set_mapped_memory(char *d_memory, char *host) {
-    set_memory(d_memory, host);
+void Buffers::set_mapped_memory(char *d_memory, char *pinned) {
+    set_memory(d_memory, pinned);
     is_mapped_ = true;
 }
 
@@ -79,8 +79,8 @@ void Buffers::fill(int64_t index, cudaStream_t stream) {
 }
 
 void Buffers::upload(cudaStream_t stream) {
-    if (are_small()) {
-        upload_small(stream);
+    if (has_pinned_memory()) {
+        upload_through_pinned(stream);
         call_.report.bytes_up += bytes_up_;
     } else {
         for (int64_t i = 0; i < buffers_.size; ++i) {
@@ -92,14 +92,14 @@ void Buffers::upload(cudaStream_t stream) {
              [&](int64_t i, auto &buffer) { copy.add(host_address(buffer), address(i), buffer.bytes); });
         copy.run();
     }
-    begin_on_device(stream);
+    initialize_on_device(stream);
 }
 
-void Buffers::upload_small(cudaStream_t stream) {
+void Buffers::upload_through_pinned(cudaStream_t stream) {
     const int64_t end = is_mapped_ ? all_ : up_end_;
     for (int64_t i = 0; i < buffers_.size; ++i) {
         const pk_buffer &buffer = buffers_[i];
-        char *const to = staged_ + offsets_[size_t(i)];
+        char *const to = pinned_ + offsets_[size_t(i)];
         if (buffer.bytes == 0 || is_on_device(buffer)) continue;
         if (offsets_[size_t(i)] >= end) {
             fill(i, stream);
@@ -110,13 +110,13 @@ void Buffers::upload_small(cudaStream_t stream) {
         }
     }
     if (is_mapped_ || end == 0) return;
-    PK_CUDA(cudaMemcpyAsync(d_memory_, staged_, size_t(end), cudaMemcpyHostToDevice, stream));
+    PK_CUDA(cudaMemcpyAsync(d_memory_, pinned_, size_t(end), cudaMemcpyHostToDevice, stream));
     call_.report.chunks += 1;
 }
 
 // Initialize the buffers that are device arrays: copied, or filled. Copies come first, since they may read
 // an array that is filled.
-void Buffers::begin_on_device(cudaStream_t stream) {
+void Buffers::initialize_on_device(cudaStream_t stream) {
     each_on_device(true, [&](int64_t i, auto &buffer) {
         if (is_in_place(buffer)) return;
         PK_CUDA(cudaMemcpyAsync(address(i), host_address(buffer), size_t(buffer.bytes),
@@ -125,18 +125,18 @@ void Buffers::begin_on_device(cudaStream_t stream) {
     each_on_device(false, [&](int64_t i, auto &) { fill(i, stream); });
 }
 
-void Buffers::queue_download(cudaStream_t stream) {
-    if (!are_small() || is_mapped_ || down_begin_ == down_end_) return;
-    PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, d_memory_ + down_begin_, size_t(down_end_ - down_begin_),
+void Buffers::enqueue_download(cudaStream_t stream) {
+    if (!has_pinned_memory() || is_mapped_ || down_begin_ == down_end_) return;
+    PK_CUDA(cudaMemcpyAsync(pinned_ + down_begin_, d_memory_ + down_begin_, size_t(down_end_ - down_begin_),
                             cudaMemcpyDeviceToHost, stream));
     call_.report.chunks += 1;
 }
 
 void Buffers::download() {
-    if (are_small()) {
+    if (has_pinned_memory()) {
         call_.report.bytes_down += bytes_down_;
         each(PK_BUFFER_DOWNLOAD, [&](int64_t i, auto &buffer) {
-            std::memcpy(host_address(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
+            std::memcpy(host_address(buffer), pinned_ + offsets_[size_t(i)], size_t(buffer.bytes));
         });
     } else {
         StagedCopy copy(call_, device_, StagedCopy::down);

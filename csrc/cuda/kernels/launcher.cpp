@@ -91,7 +91,7 @@ class Launcher {
             return;
         const SlotBytes slot = Lease::default_size(Lease::staged);
         if (buffers.bytes() <= slot.device &&
-            buffers.staging_bytes() <= std::min(slot.host, tuned(Tune::in_place_bytes))) {
+            buffers.pinned_bytes() <= std::min(slot.host, tuned(Tune::in_place_bytes))) {
             resources_.lease.emplace(slot, SlotBytes{0, 0}, device_, 1, call_);
             const Slot &leased = *resources_.lease->slots().front();
             // A slot that was created when memory was short may be too small.
@@ -216,7 +216,7 @@ class Launcher {
         buffers.upload(stream_);
         const double launched = call_.seconds();
         launch_all();
-        buffers.queue_download(stream_);
+        buffers.enqueue_download(stream_);
         wait();
         advance(run_.launches - advanced_);
         const double end = call_.seconds();
@@ -232,9 +232,9 @@ class Launcher {
             };
             add(PK_STAGE_KERNEL, launched, computed, 0);
             // Small copies are not timed by events, which would cost as much as the copies.
-            if (buffers.are_small() && buffers.bytes_up() != 0)
+            if (buffers.has_pinned_memory() && buffers.bytes_up() != 0)
                 add(PK_STAGE_UPLOAD, began, launched, buffers.bytes_up());
-            if (buffers.are_small() && buffers.bytes_down() != 0)
+            if (buffers.has_pinned_memory() && buffers.bytes_down() != 0)
                 add(PK_STAGE_DOWNLOAD, computed, end, buffers.bytes_down());
         }
         buffers.download();

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "common/image_cache.h"
+#include "common/lru_cache.h"
 #include "device_printf.h"
 
 namespace pk::kernels {
@@ -96,7 +96,7 @@ std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name
     return Variable{address, int64_t(bytes)};
 }
 
-using Cache = ImageCache<Module, 64>;
+using Cache = LruCache<std::shared_ptr<Module>, 64>;
 
 }  // namespace
 
@@ -197,11 +197,13 @@ ModuleLock::~ModuleLock() {
 }
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    return Cache::get(image, [&] { return std::make_shared<Module>(image); });
+    return Cache::get(image.key, [&] { return std::make_shared<Module>(image); });
 }
 
-void unload(const pk_image &image) { Cache::drop(image); }
+void unload(const pk_image &image) { Cache::take(image.key); }
 
-void release_modules() { Cache::release(); }
+void release_modules() {
+    Cache::drop_if([](const std::shared_ptr<Module> &module) { return module.use_count() == 1; });
+}
 
 }  // namespace pk::kernels

@@ -45,11 +45,11 @@ DevicePrintf::DevicePrintf(const Modules &modules, int64_t capacity) {
 
 void DevicePrintf::begin(int device, RunResources &resources) {
     resources.printf_buffer = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity));
-    memory_ = resources.printf_buffer.d_memory();
-    PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice,
+    d_memory_ = resources.printf_buffer.d_memory();
+    PK_CUDA(cudaMemcpyAsync(d_memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice,
                             resources.stream()));
     for (const Variable &variable : variables_)
-        PK_CUDA(cudaMemcpyAsync(variable.address, static_cast<const void *>(&memory_), sizeof(memory_),
+        PK_CUDA(cudaMemcpyAsync(variable.address, static_cast<const void *>(&d_memory_), sizeof(d_memory_),
                                 cudaMemcpyHostToDevice, resources.stream()));
 }
 

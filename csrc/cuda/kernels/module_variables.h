@@ -45,12 +45,12 @@ class DevicePrintf {
     // Read and format the records, after all kernels; wait() synchronizes the stream.
     template <class Wait>
     std::string read(cudaStream_t stream, Wait wait) {
-        PK_CUDA(cudaMemcpyAsync(&printf_header_, memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost,
+        PK_CUDA(cudaMemcpyAsync(&printf_header_, d_memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost,
                                 stream));
         wait();
         if (printf_header_.used == 0) return {};
         std::vector<char> records(std::min(printf_header_.used, printf_header_.capacity));
-        PK_CUDA(cudaMemcpyAsync(records.data(), memory_ + sizeof(PrintfHeader), records.size(),
+        PK_CUDA(cudaMemcpyAsync(records.data(), d_memory_ + sizeof(PrintfHeader), records.size(),
                                 cudaMemcpyDeviceToHost, stream));
         wait();
         return text_of_records(records.data(), printf_header_);
@@ -59,7 +59,7 @@ class DevicePrintf {
    private:
     std::vector<Variable> variables_;  // one for each module that prints
     PrintfHeader printf_header_;
-    char *memory_ = nullptr;
+    char *d_memory_ = nullptr;
 };
 
 }  // namespace pk::kernels

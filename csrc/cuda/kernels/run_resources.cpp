@@ -64,7 +64,7 @@ void give_back(std::unique_ptr<RunStream> run_stream) noexcept {
         const std::lock_guard<std::mutex> lock(run_pool().mutex);
         run_pool().run_streams.push_back(std::move(run_stream));
     } catch (const std::bad_alloc &) {
-        // The stream is destroyed.
+        run_stream.reset();
     }
 }
 

@@ -17,11 +17,11 @@ namespace pk::kernels {
 struct RunStream {
     explicit RunStream(int device) : device(device) {}
 
-    void obtain_staging(int64_t bytes) {
-        if (staging_.bytes() < bytes) staging_ = PinnedMemory(bytes, false);
+    void obtain_pinned(int64_t bytes) {
+        if (pinned_.bytes() < bytes) pinned_ = PinnedMemory(bytes, false);
     }
-    char *staging() const { return static_cast<char *>(staging_.get()); }
-    char *d_staging() const { return static_cast<char *>(staging_.device_pointer()); }
+    char *pinned() const { return static_cast<char *>(pinned_.get()); }
+    char *d_pinned() const { return static_cast<char *>(pinned_.device_pointer()); }
 
     const int device;
     Stream stream = make_stream();
@@ -29,7 +29,7 @@ struct RunStream {
           pace_events[2] = {make_event(), make_event()};
 
    private:
-    PinnedMemory staging_;
+    PinnedMemory pinned_;
 };
 
 // Everything that a run's kernels use on a device.

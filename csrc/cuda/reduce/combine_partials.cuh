@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(PAIRS<Op>)
 
 // Writes the results of columns of which one partial is left.
 template <class Op>
-__global__ void write(RegionPartials region_partials, pk_reduction spec, Results results) {
+__global__ void finalize(RegionPartials region_partials, pk_reduction spec, Results results) {
     const int64_t inner = region_partials.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= region_partials.slabs.count * inner) return;
     const int64_t slab = index / inner, column = index % inner;
@@ -144,18 +144,18 @@ __global__ void write(RegionPartials region_partials, pk_reduction spec, Results
 
 // Enqueue the finalization of partials, of which each slab has one.
 template <class Op>
-void write(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
-           cudaStream_t stream) {
+void finalize(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
+              cudaStream_t stream) {
     constexpr int64_t THREADS = 128;
     const int64_t columns = region_partials.slabs.count * region_partials.slabs.inner;
-    device::write<Op><<<grid_for(columns, THREADS), THREADS, 0, stream>>>(region_partials, spec, results);
+    device::finalize<Op><<<grid_for(columns, THREADS), THREADS, 0, stream>>>(region_partials, spec, results);
     PK_CUDA(cudaGetLastError());
 }
 
-inline void write(const Reduction &reduction, const RegionPartials &region_partials, const Results &results,
-                  cudaStream_t stream) {
+inline void finalize(const Reduction &reduction, const RegionPartials &region_partials,
+                     const Results &results, cudaStream_t stream) {
     visit_kind(reduction.spec.kind, reduction.type, reduction.masked,
-               [&](auto op) { write<decltype(op)>(region_partials, reduction.spec, results, stream); });
+               [&](auto op) { finalize<decltype(op)>(region_partials, reduction.spec, results, stream); });
 }
 
 // Enqueue the combination and finalization of a region's partials. Each run of `combined` blocks shares a
@@ -180,7 +180,7 @@ inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, ch
             stride *= 2 * width;
         }
         if (combined >= blocks)
-            write<Op>(region_partials, reduction.spec, results, stream);  // else the last combine() did
+            finalize<Op>(region_partials, reduction.spec, results, stream);  // else the last combine() did
     });
 }
 

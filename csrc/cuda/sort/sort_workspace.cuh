@@ -94,6 +94,7 @@ class SortWorkspace {
     const Lease &lease() const { return lease_; }
     const Slot &slot() const { return *lease_.slots().front(); }
     cudaStream_t compute() const { return slot().streams.compute.get(); }
+    // The event after the sort whose results are in one of the two buffers for results.
     const Event &sorted(size_t buffer) const { return sorted_[buffer]; }
 
    private:

@@ -131,6 +131,10 @@ from pycudakit.pycuda._streams import Event, Stream
 
 __all__ = [
     "CUDA_DEBUGGING",
+    "TRSA_OVERRIDE_FORMAT",
+    "TRSF_NORMALIZED_COORDINATES",
+    "TRSF_READ_AS_INTEGER",
+    "TR_DEFAULT",
     "AlignedHostAllocation",
     "ArgumentHandler",
     "Array",
@@ -261,6 +265,7 @@ __all__ = [
 HostAllocation = PagelockedHostAllocation
 ManagedAllocationOrStub = ManagedAllocation
 CUDA_DEBUGGING = False
+TRSA_OVERRIDE_FORMAT, TRSF_READ_AS_INTEGER, TRSF_NORMALIZED_COORDINATES, TR_DEFAULT = 1, 1, 2, -1
 
 
 def set_debugging(flag: bool = True) -> None:

@@ -33,7 +33,9 @@ class Engine:
         self.is_cpu = name == "cpu"
         self.is_forked = False  # whether this process was forked from the one that uses the device
         self.library = loader.library(name)
+        # These entries are called often, so that the callers check their status.
         self.copy = self.entry("pk_device_memory_copy")
+        self._allocate, self._free = map(self.entry, ("pk_device_memory_allocate", "pk_device_memory_free"))
         self.has_text = False  # whether kernels may have printed
         self._printing = weakref.WeakSet[Any]()  # their modules
 
@@ -62,8 +64,15 @@ class Engine:
     def allocate(self, device: int, size: int, flags: int = abi_objects.MEMORY_ZEROS) -> int:
         """Allocate memory of a device; return its address."""
         address = ctypes.c_uint64()
-        self.device_memory_allocate(device, size, flags, ctypes.byref(address))
+        status = self._allocate(device, size, flags, ctypes.byref(address))
+        if status:
+            raise_error(self.library, status)
         return address.value
+
+    def give_back_memory(self, address: int) -> None:
+        """Free memory, for finalizers: see `give_back`."""
+        if not self.is_forked:
+            self._free(address)
 
     def synchronize(self, device: int) -> None:
         """Wait for all work of a device, and print the output of kernels."""

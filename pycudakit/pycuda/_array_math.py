@@ -1,4 +1,7 @@
-"""The arithmetic of GPUArrays: by pycudakit's functions; by kernels on a GPU where these lack a dtype."""
+"""The arithmetic of GPUArrays, by pycudakit's functions and NumPy's.
+
+On a GPU, kernels of PyCUDA's kind compute dtypes that these functions lack, and small arrays of floats.
+"""
 
 from __future__ import annotations
 

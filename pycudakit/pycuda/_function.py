@@ -139,9 +139,13 @@ class Function:
         time_kernel
             Return the kernel's time in seconds, and wait for it.
         """
-        if time_kernel or texrefs:
-            return self._launch_specially(args, grid, block, stream, shared, texrefs, time_kernel)
-        self._run(args, grid, block, 0 if shared is None else shared, stream)
+        if texrefs:
+            _refuse_textures(texrefs)
+        if shared is None:
+            shared = 0
+        if time_kernel:
+            return self._timed(args, grid, block, shared, stream)
+        self._run(args, grid, block, shared, stream)
         return None
 
     def prepare(self, arg_types: Any, texrefs: Sequence[Any] = ()) -> Function:
@@ -196,13 +200,8 @@ class Function:
 
         return seconds
 
-    def _launch_specially(
-        self, args: Any, grid: Any, block: Any, stream: Any, shared: Any, texrefs: Any, time_kernel: bool
-    ) -> float | None:
-        _refuse_textures(texrefs)
-        if not time_kernel:
-            self._run(args, grid, block, shared, stream)
-            return None
+    def _timed(self, args: Any, grid: Any, block: Any, shared: Any, stream: Any) -> float:
+        """Launch the kernel, wait for it, and return its time in seconds."""
         begin, end = Event(), Event()
         begin.record(stream)
         self._run(args, grid, block, shared, stream, end)

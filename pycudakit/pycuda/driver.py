@@ -114,7 +114,6 @@ from pycudakit.pycuda._host_memory import (
     pagelocked_zeros_like,
     register_host_memory,
 )
-from pycudakit.pycuda._images import module_from_buffer, module_from_file
 from pycudakit.pycuda._memory import (
     DeviceAllocation,
     HostPointer,
@@ -127,6 +126,7 @@ from pycudakit.pycuda._memory import (
     mem_get_info,
 )
 from pycudakit.pycuda._module import Module
+from pycudakit.pycuda._module_files import module_from_buffer, module_from_file
 from pycudakit.pycuda._streams import Event, Stream
 
 __all__ = [

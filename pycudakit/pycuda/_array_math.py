@@ -1,4 +1,7 @@
-"""The arithmetic of GPUArrays: by pycudakit's functions; by kernels on a GPU where these lack a dtype."""
+"""The arithmetic of GPUArrays, by pycudakit's functions and NumPy's.
+
+On a GPU, kernels of PyCUDA's kind compute dtypes that these functions lack, and small arrays of floats.
+"""
 
 from __future__ import annotations
 
@@ -96,10 +99,11 @@ def compute(name: str, out: Any, *operands: Any, stream: Any = None) -> Any:
         library: Any = pk if out.size >= _HOST_SIZE and _is_supported((*operands, out)) else np
         with np.errstate(all="ignore"):  # a GPU does not warn
             getattr(library, name)(*[on_host(each) for each in operands], out=host_view(out))
-    elif _is_supported((*operands, out)):
-        with_stream(stream, getattr(pk, name), *operands, out=out)
-    else:
-        _run_kernel(name, out, operands, stream)
+    elif not launch_arithmetic(name, out, operands, stream):
+        if _is_supported((*operands, out)):
+            with_stream(stream, getattr(pk, name), *operands, out=out)
+        else:
+            _run_kernel(name, out, operands, stream)
     return out
 
 
@@ -236,6 +240,56 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 
 
 # ---- Kernels ------------------------------------------------------------------------------------------
+
+# On a GPU, pycudakit's functions take longer to enqueue than kernels of these functions, which have the same
+# bits. Kernels are compiled, so that the first calls take pycudakit's functions.
+_ARITHMETIC = frozenset({"add", "subtract", "multiply", "true_divide"})
+_LARGEST = {np.dtype(np.float32): 2.0**127, np.dtype(np.float64): 2.0**1023}  # numbers of the dtypes
+_MAX_LAUNCHED_SIZE = 1 << 20  # above it, pycudakit's functions are as fast
+_CALLS_BEFORE_COMPILATION = 8
+_calls: dict[tuple[Any, ...], int] = {}  # by function, dtype, and whether each operand is an array
+
+
+def launch_arithmetic(name: str, out: Any, operands: tuple[Any, ...], stream: Any) -> bool:
+    """Launch a kernel of a frequent operation on small arrays without gaps, and return whether that was done.
+
+    Parameters
+    ----------
+    name, out, operands, stream
+        As for `compute`.
+    """
+    if name not in _ARITHMETIC or out.size > _MAX_LAUNCHED_SIZE or not out.flags.c_contiguous:
+        return False
+    dtype, shape = out.dtype, out.shape
+    largest, target = _LARGEST.get(dtype), out.ptr
+    if largest is None:
+        return False
+    passed, are_arrays = [], []
+    for operand in operands:
+        is_number = type(operand) in (int, float)
+        if is_number:
+            if not -largest < operand < largest:
+                return False
+            passed.append(operand)
+        elif not hasattr(operand, "gpudata") or operand.dtype != dtype or operand.shape != shape:
+            return False
+        elif not operand.flags.c_contiguous or 0 < abs(operand.ptr - target) < out.nbytes:
+            return False  # an operand that overlaps `out` would change before it is read
+        else:
+            passed.append(operand.ptr)
+        are_arrays.append(not is_number)
+    key = name, dtype.char, *are_arrays
+    calls = _calls[key] = _calls.get(key, 0) + 1
+    if calls <= _CALLS_BEFORE_COMPILATION:
+        return False
+    _launch(_arithmetic_kernel(*key), out.size, stream, target, *passed)
+    return True
+
+
+@cached_per_device
+def _arithmetic_kernel(name: str, char: str, *are_arrays: bool) -> Any:
+    dtype = np.dtype(char)
+    return _kernel(name, dtype, tuple((dtype, is_array) for is_array in are_arrays))
 
 
 @cached_per_device

@@ -12,7 +12,7 @@ from pycudakit._native.abi_objects import COPY_FROM_DEVICE, COPY_TO_DEVICE
 from pycudakit.pycuda import _engine
 from pycudakit.pycuda._device import current_device
 from pycudakit.pycuda._enums import memory_type
-from pycudakit.pycuda._errors import LogicError, absent
+from pycudakit.pycuda._errors import LogicError, absent, raise_error
 from pycudakit.pycuda._host_memory import host_span
 from pycudakit.pycuda._memory import DeviceAllocation, address_of, mem_alloc
 from pycudakit.pycuda._streams import handle_of
@@ -21,10 +21,13 @@ _COPY = struct.Struct("=QQ8q")  # a pk_copy
 
 
 def _copy(destination: int, source: int, size: int, flags: int, stream: Any, *, waits: bool) -> None:
-    table = _COPY.pack(destination, source, 0, 0, 0, 0, size, 1, 1, flags)
     engine = _engine.current()
-    engine.device_memory_copy(table, 1, current_device(), handle_of(stream), waits)
-    if waits:
+    table = _COPY.pack(destination, source, 0, 0, 0, 0, size, 1, 1, flags)
+    handle = 0 if stream is None else handle_of(stream)
+    status = engine.copy(table, 1, current_device(), handle, waits)
+    if status:
+        raise_error(engine.library, status)
+    if waits and engine.has_text:
         engine.print_texts()
 
 
@@ -274,7 +277,7 @@ class Memcpy2D:
         )
         engine = _engine.current()
         engine.device_memory_copy(table, 1, current_device(), handle_of(stream), waits)
-        if waits:
+        if waits and engine.has_text:
             engine.print_texts()
 
 

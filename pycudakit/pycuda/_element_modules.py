@@ -1,4 +1,4 @@
-"""Modules and kernels that apply an operation to each element of arrays."""
+"""`get_elwise_kernel` and its kin: the source around an operation on element `i`, compiled."""
 
 from __future__ import annotations
 

@@ -33,7 +33,11 @@ class Engine:
         self.is_cpu = name == "cpu"
         self.is_forked = False  # whether this process was forked from the one that uses the device
         self.library = loader.library(name)
-        self._written = weakref.WeakSet[Any]()  # the modules whose kernels may have printed
+        # These entries are called often, so that the callers check their status.
+        self.copy = self.entry("pk_device_memory_copy")
+        self._allocate, self._free = map(self.entry, ("pk_device_memory_allocate", "pk_device_memory_free"))
+        self.has_text = False  # whether kernels may have printed
+        self._printing = weakref.WeakSet[Any]()  # their modules
 
     def entry(self, name: str) -> Any:
         """Return a C entry whose status the caller must check; it takes tables as addresses or bytes."""
@@ -60,13 +64,20 @@ class Engine:
     def allocate(self, device: int, size: int, flags: int = abi_objects.MEMORY_ZEROS) -> int:
         """Allocate memory of a device; return its address."""
         address = ctypes.c_uint64()
-        self.device_memory_allocate(device, size, flags, ctypes.byref(address))
+        status = self._allocate(device, size, flags, ctypes.byref(address))
+        if status:
+            raise_error(self.library, status)
         return address.value
+
+    def give_back_memory(self, address: int) -> None:
+        """Free memory, for finalizers: see `give_back`."""
+        if not self.is_forked:
+            self._free(address)
 
     def synchronize(self, device: int) -> None:
         """Wait for all work of a device, and print the output of kernels."""
         self.device_synchronize(device)
-        if self._written:
+        if self.has_text:
             self.print_texts()
 
     def give_back(self, entry: str, handle: int) -> None:
@@ -81,13 +92,15 @@ class Engine:
 
     def note_print(self, module: Any) -> None:
         """Note that kernels of a module may have printed."""
-        self._written.add(module)
+        self._printing.add(module)
+        self.has_text = True
 
     def print_texts(self) -> None:
-        """Write the output of kernels to Python's stdout."""
-        while self._written:
+        """Write the output of kernels to `sys.stdout`."""
+        self.has_text = False
+        while self._printing:
             try:
-                module = self._written.pop()
+                module = self._printing.pop()
             except KeyError:
                 return
             text = np.empty(_MAX_TEXT_BYTES, np.uint8)

@@ -26,9 +26,8 @@ _LAUNCH = struct.Struct("=QQ3q3q2qQq")  # a pk_launch
 _MAX_HEADERS = 256
 _INTERRUPTED = next(status for status, kind in errors.BY_STATUS.items() if kind is errors.Interrupted)
 
-_get_ident = threading.get_ident
-# The exceptions of an argument's conversion where `struct` does not take it as it is.
-_UNPACKABLE = (KeyError, TypeError, OverflowError, struct.error)
+# The exceptions of an argument's conversion where `struct` does not take it as it is, and of a comparison.
+_UNPACKABLE = (KeyError, TypeError, ValueError, OverflowError, struct.error)
 
 
 def _three(name: str, sizes: Any) -> tuple[int, int, int]:
@@ -90,13 +89,18 @@ class Function:
         self._pack, self._size = codes.pack, codes.size
         # By the types of the arguments: the getters of those that `struct` does not pack as they are.
         self._direct: dict[tuple[type, ...], tuple[tuple[int, Any], ...]] = {}
-        # The packed `pk_launch` by grid, block, bytes of shared memory, stream and thread.
+        # The packed `pk_launch` by grid, block, bytes of shared memory, stream and the thread's watcher,
+        # which the launch calls: the key keeps it alive.
         self._headers: dict[Any, bytes] = {}
+        self.forget()
         _engine.forget_on_fork(self)
 
     def forget(self) -> None:
         """Clear the cache, so that the next launch checks the engine."""
         self._headers.clear()
+        # The last launch: types of the arguments, and the key of `_headers`; then how such arguments are
+        # launched. It is one attribute, as `__getattr__` slows each look-up.
+        self._last: Any = None, (), b"", self._pack, self._launch, self._size
 
     def __repr__(self) -> str:
         """Return the kernel's declaration."""
@@ -135,9 +139,13 @@ class Function:
         time_kernel
             Return the kernel's time in seconds, and wait for it.
         """
-        if time_kernel or texrefs:
-            return self._launch_specially(args, grid, block, stream, shared, texrefs, time_kernel)
-        self._run(args, grid, block, 0 if shared is None else shared, stream)
+        if texrefs:
+            _refuse_textures(texrefs)
+        if shared is None:
+            shared = 0
+        if time_kernel:
+            return self._timed(args, grid, block, shared, stream)
+        self._run(args, grid, block, shared, stream)
         return None
 
     def prepare(self, arg_types: Any, texrefs: Sequence[Any] = ()) -> Function:
@@ -157,18 +165,19 @@ class Function:
 
     def prepared_call(self, grid: Any, block: Any, *args: Any, shared_size: int = 0) -> None:
         """Launch the kernel in the legacy default stream."""
-        try:  # as `_run`, without its call
-            getters = self._direct[tuple(map(type, args))]
-            header = self._headers[grid, block, shared_size, 0, _get_ident()]
-            packed = self._pack(*args) if not getters else self._pack(*_got(args, getters))
+        last, getters, header, pack, launch, size = self._last
+        packed = None
+        try:
+            if (tuple(map(type, args)), grid, block, shared_size, 0, _local.watcher) == last:
+                packed = pack(*args) if not getters else pack(*_got(args, getters))
         except _UNPACKABLE:
             pass  # below, where it is not the context of errors
+        if packed is None:
+            self._run(args, grid, block, shared_size, None)
         else:
-            status = self._launch(header, packed, self._size)
-            if status or self._prints:
+            status = launch(header, packed, size)
+            if status:
                 self._end(status)
-            return
-        self._run_checked(args, grid, block, shared_size, None)
 
     def prepared_async_call(
         self, grid: Any, block: Any, stream: Any, *args: Any, shared_size: int = 0
@@ -191,13 +200,8 @@ class Function:
 
         return seconds
 
-    def _launch_specially(
-        self, args: Any, grid: Any, block: Any, stream: Any, shared: Any, texrefs: Any, time_kernel: bool
-    ) -> float | None:
-        _refuse_textures(texrefs)
-        if not time_kernel:
-            self._run(args, grid, block, shared, stream)
-            return None
+    def _timed(self, args: Any, grid: Any, block: Any, shared: Any, stream: Any) -> float:
+        """Launch the kernel, wait for it, and return its time in seconds."""
         begin, end = Event(), Event()
         begin.record(stream)
         self._run(args, grid, block, shared, stream, end)
@@ -207,21 +211,29 @@ class Function:
     def _run(
         self, args: Any, grid: Any, block: Any, shared: Any, stream: Any, end: Event | None = None
     ) -> None:
+        last, getters, header, pack, launch, size = self._last
+        packed = None
         try:
-            getters = self._direct[tuple(map(type, args))]
+            kinds, watcher = tuple(map(type, args)), _local.watcher
             handle = 0 if stream is None else stream.handle
-            header = self._headers[grid, block, shared, handle, _get_ident()]
-            packed = self._pack(*args) if not getters else self._pack(*_got(args, getters))
+            launched = kinds, grid, block, shared, handle, watcher
+            is_new = launched != last
+            if is_new:
+                getters = self._direct[kinds]
+                header = self._headers[grid, block, shared, handle, watcher]
+            packed = pack(*args) if not getters else pack(*_got(args, getters))
         except (*_UNPACKABLE, AttributeError):
             pass  # below, where it is not the context of errors
-        else:
-            status = self._launch(header, packed, self._size)
-            if status or self._prints:
-                self._end(status)
-            if end is not None:
-                end.record(stream)
+        if packed is None:
+            self._run_checked(args, grid, block, shared, stream, end)
             return
-        self._run_checked(args, grid, block, shared, stream, end)
+        status = launch(header, packed, size)
+        if status or self._prints:
+            self._end(status)
+        elif is_new:
+            self._last = launched, getters, header, pack, launch, size
+        if end is not None:
+            end.record(stream)
 
     def _end(self, status: int) -> None:
         """Print the kernel's output, and raise its failure."""
@@ -265,7 +277,8 @@ class Function:
             raise TypeError(f"{self.name}: shared is {shared!r}; give a number of bytes") from None
         if not -(1 << 62) < size < 1 << 62:
             raise LogicError(f"{self.name}: shared is {size}; no device has that many bytes")
-        callback = _local.watcher.address if self._engine.is_cpu else 0
+        watcher = _local.watcher
+        callback = watcher.address if self._engine.is_cpu else 0
         header = _LAUNCH.pack(
             *(self._handle, handle, *_three("grid", grid), *_three("block", block)),
             *(size, self._limit, callback, 0),
@@ -273,7 +286,7 @@ class Function:
         try:
             if len(self._headers) >= _MAX_HEADERS:
                 self._headers.clear()
-            self._headers[grid, block, shared, handle, _get_ident()] = header
+            self._headers[grid, block, shared, handle, watcher] = header
         except TypeError:  # a list, which cannot be a key
             pass
         return header
@@ -315,6 +328,7 @@ class Function:
         self._parameters = [UnknownParameter(self.name, index, size) for index, size in enumerate(sizes)]
         codes = struct.Struct("=" + "".join(parameter.code for parameter in self._parameters))
         self._pack, self._size = codes.pack, codes.size
+        self.forget()
 
     # ---- Attributes --------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ def host_span(name: str, memory: Any, *, writes: bool = False) -> tuple[int, int
             raise ValueError(f"{name}: the array is read-only")
         if array.dtype.hasobject:
             raise TypeError(f"{name}: an array of {array.dtype} holds Python objects")
-        return abi.address_of(array), array.nbytes, array
+        address = abi.address_of_dense if flags.c_contiguous else abi.address_of
+        return address(array), array.nbytes, array
     try:
         view = memoryview(memory)
     except TypeError:

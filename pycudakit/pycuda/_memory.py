@@ -24,7 +24,7 @@ class DeviceAllocation(int):
     """Device memory, which is freed when the object dies. It is its address: arithmetic gives an int."""
 
     nbytes: int
-    _is_live: bool
+    _is_live = False
     _owner: _engine.Engine
 
     def __new__(cls, address: int, nbytes: int, engine: _engine.Engine) -> DeviceAllocation:  # noqa: PYI034
@@ -49,9 +49,9 @@ class DeviceAllocation(int):
 
     def __del__(self) -> None:
         """Free the memory, unless that was done."""
-        if getattr(self, "_is_live", False):
+        if self._is_live:
             self._is_live = False
-            self._owner.give_back("device_memory_free", int(self))
+            self._owner.give_back_memory(self)
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled."""

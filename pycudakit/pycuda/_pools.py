@@ -122,6 +122,10 @@ class PooledDeviceAllocation(DeviceAllocation):
             with contextlib.suppress(Exception):  # at the end of the process
                 self.free()
 
+    def __len__(self) -> int:
+        """Return the size in bytes."""
+        return self.nbytes
+
     @property
     def size(self) -> int:
         """The size in bytes."""
@@ -163,6 +167,10 @@ class PooledHostAllocation(HostPointer):
         super().__init__(block.ctypes.data, size)
         self.size = size
         self._pool, self._block = pool, block
+
+    def __len__(self) -> int:
+        """Return the size in bytes."""
+        return self.size
 
     def free(self) -> None:
         """Give the memory back now; arrays in it must not be used any more."""

@@ -1,4 +1,4 @@
-"""Settings of the process."""
+"""Whether sources are compiled with checks, which `--debug` and `set_debugging` set for the process."""
 
 from __future__ import annotations
 

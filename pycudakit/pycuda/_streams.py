@@ -40,7 +40,8 @@ class Stream:
         """Wait for the stream's work."""
         engine = _engine.current()
         engine.stream_synchronize(self._device, self.handle)
-        engine.print_texts()
+        if engine.has_text:
+            engine.print_texts()
 
     def is_done(self) -> bool:
         """Return whether all work of the stream is complete."""
@@ -94,7 +95,8 @@ class Event:
         """Wait for the event."""
         engine = _engine.current()
         engine.event_synchronize(self._handle)
-        engine.print_texts()
+        if engine.has_text:
+            engine.print_texts()
         return self
 
     def query(self) -> bool:

@@ -114,7 +114,6 @@ from pycudakit.pycuda._host_memory import (
     pagelocked_zeros_like,
     register_host_memory,
 )
-from pycudakit.pycuda._images import module_from_buffer, module_from_file
 from pycudakit.pycuda._memory import (
     DeviceAllocation,
     HostPointer,
@@ -127,10 +126,15 @@ from pycudakit.pycuda._memory import (
     mem_get_info,
 )
 from pycudakit.pycuda._module import Module
+from pycudakit.pycuda._module_files import module_from_buffer, module_from_file
 from pycudakit.pycuda._streams import Event, Stream
 
 __all__ = [
     "CUDA_DEBUGGING",
+    "TRSA_OVERRIDE_FORMAT",
+    "TRSF_NORMALIZED_COORDINATES",
+    "TRSF_READ_AS_INTEGER",
+    "TR_DEFAULT",
     "AlignedHostAllocation",
     "ArgumentHandler",
     "Array",
@@ -261,6 +265,7 @@ __all__ = [
 HostAllocation = PagelockedHostAllocation
 ManagedAllocationOrStub = ManagedAllocation
 CUDA_DEBUGGING = False
+TRSA_OVERRIDE_FORMAT, TRSF_READ_AS_INTEGER, TRSF_NORMALIZED_COORDINATES, TR_DEFAULT = 1, 1, 2, -1
 
 
 def set_debugging(flag: bool = True) -> None:

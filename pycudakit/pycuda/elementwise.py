@@ -98,7 +98,11 @@ def _multiprocessors(device: int) -> int:
 
 def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int]]:
     """Return the grid and the block for a kernel that walks over `n` elements."""
-    device = current_device() if dev is None else int(dev)
+    return _splayed(n, current_device() if dev is None else int(dev))
+
+
+@functools.lru_cache(1024)
+def _splayed(n: int, device: int) -> tuple[tuple[int, int], tuple[int, int, int]]:
     threads = 32 if n < 1 << 14 else 128
     blocks = min(-(-n // threads), 32 * _multiprocessors(device))
     return (blocks or 1, 1), (threads, 1, 1)

@@ -22,19 +22,20 @@ _MAX_BLOCKS = 512
 _SOURCE = """#include <pycuda-complex.hpp>
 {preamble}
 typedef {out} out_type;
-__device__ out_type {name}_combined(out_type a, out_type b) {{ return {reduce}; }}
 """
-# A thread reduces every `threads`-th element, so that neighbours read neighbours.
+# A thread reduces every `threads`-th element, so that neighbours read neighbours. The second stage has the
+# parameters, too, as the combination may read them: that of two indices reads the elements.
 _STAGE = """
 extern "C" __global__ void {name}(
     out_type *pk_out, {arguments}, long long pk_start, long long pk_step, size_t n)
 {{
     const size_t pk_thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const size_t pk_threads = size_t(gridDim.x) * blockDim.x;
+    const auto pk_combined = [&](out_type a, out_type b) -> out_type {{ return {reduce}; }};
     out_type pk_all = {neutral};
     for (size_t pk_k = pk_thread; pk_k < n; pk_k += pk_threads) {{
         const long long i = pk_start + (long long)pk_k * pk_step;
-        pk_all = {combined}(pk_all, {value});
+        pk_all = pk_combined(pk_all, {value});
     }}
     pk_out[pk_thread] = pk_all;
 }}
@@ -51,7 +52,8 @@ class ReductionKernel:
     neutral
         The neutral element, as C writes it: ``"0"`` for a sum.
     reduce_expr
-        The combination of `a` and `b`: ``"a+b"``. It must be associative and commutative.
+        The combination of `a` and `b`: ``"a+b"``. It must be associative and commutative. It may read the
+        parameters.
     map_expr
         The value that is reduced, for the element with index `i`; by default that of the first array.
     arguments
@@ -99,14 +101,14 @@ class ReductionKernel:
         arrays = [argument.name for argument in self.arguments if isinstance(argument, VectorArg)]
         if not arrays:
             raise RuntimeError(f"{name}: a ReductionKernel has at least one array among its parameters")
-        source = _SOURCE.format(preamble=preamble, out=out, name=name, reduce=reduce_expr)
+        source = _SOURCE.format(preamble=preamble, out=out)
         declared = ", ".join(argument.declarator() for argument in self.arguments)
         for stage, value, parameters in (
             (f"{name}_stage1", map_expr or f"{arrays[0]}[i]", declared),
-            (f"{name}_stage2", "pk_in[i]", "const out_type *pk_in"),
+            (f"{name}_stage2", "pk_in[i]", f"const out_type *pk_in, {declared}"),
         ):
             source += _STAGE.format(
-                name=stage, arguments=parameters, neutral=neutral, combined=f"{name}_combined", value=value
+                name=stage, arguments=parameters, neutral=neutral, reduce=reduce_expr, value=value
             )
         self._module = cached_per_device(
             functools.partial(SourceModule, source, options=options, keep=keep, no_extern_c=True)
@@ -154,8 +156,8 @@ class ReductionKernel:
             value.gpudata or 0 if isinstance(kind, VectorArg) else value
             for value, kind in zip(args, self.arguments, strict=True)
         ]
-        passed += [chosen.start, chosen.step]
-        count, stage = len(chosen), 1
+        partials: list[Any] = []  # the results of the stage before
+        bounds, count, stage = [chosen.start, chosen.step], len(chosen), 1
         while True:
             threads = -(-count // _RUN) or 1
             block = min(threads, _THREADS)
@@ -163,10 +165,12 @@ class ReductionKernel:
             is_last = grid * block == 1
             target = out if is_last else array((grid * block,), self.dtype_out, allocate)
             kernel = self._module().get_function(f"{self.name}_stage{stage}")
-            kernel.prepared_async_call((grid, 1), (block, 1, 1), stream, target.gpudata, *passed, count)
+            kernel.prepared_async_call(
+                *((grid, 1), (block, 1, 1), stream, target.gpudata, *partials, *passed, *bounds, count)
+            )
             if is_last:
                 return out
-            passed, count, stage = [target.gpudata, 0, 1], grid * block, 2
+            partials, bounds, count, stage = [target.gpudata], [0, 1], grid * block, 2
 
 
 def _kernel(dtype_out: Any, neutral: str, reduce_expr: str, map_expr: str, **arrays: Any) -> ReductionKernel:

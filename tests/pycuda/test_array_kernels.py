@@ -120,6 +120,15 @@ def test_reduction_to_a_struct(engine):
     assert (result["low"], result["high"]) == (x.min(), x.max())
 
 
+@pytest.mark.parametrize("size", [1, 1000, 100_000])
+def test_reduction_whose_combination_reads_the_parameters(engine, size):
+    x = np.random.default_rng(size).permutation(size).astype(np.float32)
+    place = ReductionKernel(np.int32, "0", "x[a] > x[b] ? a : b", "i", "const float *x")
+    assert place(gpuarray.to_gpu(x)).get() == x.argmax()
+    clipped = ReductionKernel(np.float32, "0", "fminf(fmaxf(a, b), most)", arguments="float *in, float most")
+    assert clipped(gpuarray.to_gpu(x), size / 4).get() == min(x.max(), size / 4)
+
+
 def test_reduction_keywords(engine):
     x = sample(1000, np.int32)
     array = gpuarray.to_gpu(x)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import pycudakit as pk
 from pycudakit.pycuda import cumath, gpuarray
 from pycudakit.pycuda import driver as drv
-from pycudakit.pycuda._array_math import _run_kernel
+from pycudakit.pycuda._array_math import _run_kernel, launch_arithmetic
 
 DTYPES = [np.int32, np.int64, np.uint8, np.float32, np.float64, np.complex64, np.complex128]
 REAL = [np.int32, np.float32, np.float64]
@@ -616,3 +616,41 @@ def test_allocators(engine):
     result = array + 1
     assert taken == [40, 40]
     assert result.allocator is allocator
+
+
+def launched(name, out, *operands):
+    """Return whether a kernel computes an operation, once it was called often enough to be compiled."""
+    return [launch_arithmetic(name, out, operands, None) for _ in range(9)][-1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "true_divide"])
+def test_kernels_of_frequent_operations_have_numpys_values(engine, name, dtype):
+    random, limits = np.random.default_rng(0), np.finfo(dtype)
+    special = [0, -0.0, np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal]
+    x = np.concatenate([random.standard_normal(1001), np.repeat(special, 7)]).astype(dtype).reshape(-1, 7)
+    y = np.concatenate([random.standard_normal(1001), np.tile(special, 7)]).astype(dtype).reshape(-1, 7)
+    out, x_gpu, y_gpu = gpuarray.empty(x.shape, dtype), gpuarray.to_gpu(x), gpuarray.to_gpu(y)
+    for operands, on_device in (((x, y), (x_gpu, y_gpu)), ((x, 0.1), (x_gpu, 0.1)), ((3, y), (3, y_gpu))):
+        assert launched(name, out, *on_device)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(out.get(), getattr(np, name)(*operands))
+
+
+def test_operations_that_no_kernel_is_launched_for(engine):
+    x = gpuarray.to_gpu(np.ones(100, np.float32))
+    out, integers = x.new_like(), x.astype(np.int32)
+    assert launched("add", x, x, x)
+    for name, target, *operands in (
+        ("power", out, x, x),
+        ("add", integers, integers, integers),
+        ("add", out, x, integers),
+        ("add", out, x, 1e300),
+        ("add", out, x, np.float64(1)),
+        ("add", out, x, np.nan),
+        ("add", out, x, x[:1]),
+        ("add", out[::2], x[:50], 1),
+        ("add", out[:50], x[::2], 1),
+        ("add", x[1:], x[:-1], 1),
+    ):
+        assert not launched(name, target, *operands)

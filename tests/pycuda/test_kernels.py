@@ -1,7 +1,10 @@
 """Kernels by PyCUDA's names: arguments, launches, prepared launches, variables and printed text."""
 
+import gc
 import platform
 import sys
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -10,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pycudakit import errors
+from pycudakit.pycuda import _function, gpuarray
 from pycudakit.pycuda import driver as drv
-from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda.compiler import DynamicSourceModule, SourceModule
 
 SOURCE = """
@@ -450,3 +453,22 @@ def test_faults_on_the_cpu(engine):
             divided(x, 0, block=(32, 1, 1))
     divided(x, 7, block=(32, 1, 1))
     np.testing.assert_array_equal(x.get(), (np.arange(32) + 7) // 7)
+
+
+def test_a_thread_that_ends_leaves_its_watcher_to_the_launches_that_call_it(module):
+    """The next thread may have the number of one that has ended."""
+    scale, x, watchers = module.get_function("scale"), drv.mem_alloc(4), []
+
+    def launch():
+        watchers.append(weakref.ref(_function._local.watcher))
+        scale(x, x, 1.0, 1, block=(1, 1, 1))
+
+    for _ in range(2):
+        thread = threading.Thread(target=launch)
+        thread.start()
+        thread.join()
+        gc.collect()
+    assert None not in [watcher() for watcher in watchers]
+    scale.forget()
+    gc.collect()
+    assert [watcher() for watcher in watchers] == [None, None]

@@ -22,6 +22,7 @@ def test_bins(size):
 def test_device_pool(engine):
     pool = tools.DeviceMemoryPool()
     first = pool.allocate(1000)
+    assert len(first) == 1000
     address = int(first)
     assert (pool.active_blocks, pool.held_blocks, pool.active_bytes) == (1, 0, 1000)
     drv.memset_d8(first, 7, 1000)
@@ -50,6 +51,7 @@ def test_device_pool(engine):
 def test_page_locked_pool(engine):
     pool = tools.PageLockedMemoryPool()
     array = pool.allocate((3, 4), np.float32, order="F")
+    assert len(array.base) == array.nbytes
     assert array.flags.f_contiguous
     array[...] = 5
     view = array[1:]

@@ -1,4 +1,4 @@
-"""Images that `compile` has returned, from a buffer or a file, and those of other compilers."""
+"""`module_from_file` and `module_from_buffer`: modules of sources that were compiled before."""
 
 from __future__ import annotations
 

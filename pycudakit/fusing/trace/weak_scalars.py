@@ -42,7 +42,7 @@ class WeakScalars:
         self._values[node] = value
 
     def value_of(self, name: str, arguments: list[Any]) -> float | None:
-        """Return what Python computes of floats alone; None if an argument is an array or a NumPy scalar."""
+        """Return the result of Python's floats alone; None if an argument is an array or a NumPy scalar."""
         values = [self._values.get(each) if type(each) is Node else each for each in arguments]
         python = _PYTHON.get(name)
         return None if python is None or None in values else python(*values)

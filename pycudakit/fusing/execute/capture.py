@@ -97,7 +97,7 @@ class Memory:
         self.owner = owner  # kept alive, so that no other array has its address
         self.begin, self.end = byte_bounds(owner)
         self.is_constant = is_constant
-        # The ranges that dense operands have written, and the bytes that others have, where there are any.
+        # The ranges that dense operands have written; and all written bytes, once an operand is not dense.
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._bytes: Array | None = None
@@ -112,6 +112,8 @@ class Memory:
             if first < last:  # they overlap, or touch
                 begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
             self._begins[first:last], self._ends[first:last] = [begin], [end]
+            if self._bytes is not None:
+                self._bytes[begin - self.begin : end - self.begin] = True
         elif not self._has_range(*_bounds(address, shape, strides, item)):
             self._part(address, shape, strides, item)[...] = True
 
@@ -119,11 +121,7 @@ class Memory:
         """Return True if it is a constant, or earlier requests have written all of an operand."""
         if self.is_constant or self._has_range(*_bounds(address, shape, strides, item)):
             return True
-        part = self._part(address, shape, strides, item)
-        assert self._bytes is not None  # noqa: S101
-        for begin, end in zip(self._begins, self._ends, strict=True):
-            self._bytes[begin - self.begin : end - self.begin] = True
-        return bool(part.all())
+        return bool(self._part(address, shape, strides, item).all())
 
     @property
     def is_written(self) -> bool:
@@ -138,6 +136,8 @@ class Memory:
         """Return the part of `_bytes` for an operand."""
         if self._bytes is None:
             self._bytes = np.zeros(self.end - self.begin, np.bool_)
+            for begin, end in zip(self._begins, self._ends, strict=True):
+                self._bytes[begin - self.begin : end - self.begin] = True
         return np.lib.stride_tricks.as_strided(
             self._bytes[address - self.begin :], (*shape, item), (*strides, 1)
         )

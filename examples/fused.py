@@ -23,7 +23,7 @@ fused = pk.fuse(distances_from)  # or @pk.fuse above the function
 rng = np.random.default_rng(42)
 latitude = np.arcsin(rng.uniform(-1, 1, PLACES))  # as many on each square kilometre
 longitude = rng.uniform(-np.pi, np.pi, PLACES)
-home = np.radians([52.52, 13.405])
+home = np.radians(52.52), np.radians(13.405)
 
 for name, function in (("NumPy", distances_from), ("fused", fused)):
     function(latitude, longitude, home)  # compiles, and starts the threads

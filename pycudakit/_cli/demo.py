@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -191,9 +192,9 @@ def run(say: Say) -> int:
         )
     say("")
     if untimed:
-        say("Other programs use the processors, so times would mean little: run it again later.")
+        say("Other programs use the processors, so times would mean little: run it later.")
     if slow:
-        say(f"As fast in NumPy, on this machine: {', '.join(slow)}.")
+        say(textwrap.fill(f"As fast in NumPy, on this machine: {', '.join(slow)}.", 79))
     say("Each call ran on the engine that is expected to be fastest, and")
     say("pk.last_call().reason says why. `pycudakit bench` times every family.")
     say("")

@@ -62,6 +62,7 @@ def test_experiment(name, tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["access", "stages", "transfers"])
 def test_experiments_of_the_cpu(name, tmp_path):
     printed = run(name, "--quick", "--engine", "cpu", "--png", folder=tmp_path)
@@ -211,6 +212,7 @@ def test_peers_of_large_arrays(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_every_family_is_raced(families):
     libraries = importlib.import_module("libraries")
     rows = ["sum", "max", "mean + var", "cumsum", "sort", "argsort", "unique", "bincount", "histogram"]
@@ -280,12 +282,14 @@ def test_elementwise(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_histogram(tmp_path):
     printed = run("histogram", "--quick", "--only", "bincount uint8", folder=tmp_path)
     assert "bincount uint8" in printed
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_order_statistics(tmp_path):
     assert "median" in run("select_ranks", "--quick", "--only", "median", folder=tmp_path)
 
@@ -299,6 +303,7 @@ def test_middle(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("script", "work"),
     [
@@ -317,6 +322,7 @@ def test_scripts_of_one_form(script, work, tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
     printed = run("dask_processes", "--quick", "--measure", "run.json", folder=tmp_path).splitlines()
@@ -335,6 +341,7 @@ def test_many_machines(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_a_run_of_crossovers_is_drawn(tmp_path):
     printed = run("crossover", "--measure", "run.json", "--quick", "--only", "so", folder=tmp_path)
     ran = json.loads((tmp_path / "run.json").read_text())
@@ -384,12 +391,14 @@ def test_where_curves_cross(families):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_reductions(tmp_path):
     printed = run("reduce", "--quick", "--only", "ten", folder=tmp_path)
     assert "sum of ten" in printed
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_images(tmp_path):
     printed = run("image_pixels", "--quick", "--only", "4K uint8", folder=tmp_path)
     pytest.importorskip("cv2")
@@ -490,6 +499,7 @@ def test_a_sample_is_as_many_calls_of_one_as_of_another(clock, fast, slow, count
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_small_calls(tmp_path):
     told = json.loads(run("small", "--quick", "--only", "sum", "--json", folder=tmp_path))
     assert {"sum", "cumsum", "sum(axis=0)"} <= {row["work"] for row in told["rows"]}
@@ -500,6 +510,7 @@ def test_small_calls(tmp_path):
 
 @needs_compiler
 @pytest.mark.thorough
+@pytest.mark.ci
 def test_gallery(tmp_path):
     pytest.importorskip("scipy")
     lines = run("gallery", "--quick", "--json", "gallery.json", folder=tmp_path).splitlines()

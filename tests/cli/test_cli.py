@@ -177,7 +177,11 @@ def test_example(name):
     ("name", "said"),
     [
         ("my_first_kernel", "right: True"),
-        pytest.param("game_of_life", "116 cells, where 116 are known to be left", marks=pytest.mark.thorough),
+        pytest.param(
+            "game_of_life",
+            "116 cells, where 116 are known to be left",
+            marks=[pytest.mark.thorough, pytest.mark.ci],
+        ),
         ("heat", "degrees from the solution on paper"),
     ],
 )

@@ -47,6 +47,7 @@ def test_rows_without_a_gain_are_left_out(capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "1.0x" not in printed
     assert "As fast in NumPy, on this machine: fused Black-Scholes, pk.median(x)" in printed
+    assert max(map(len, printed.splitlines())) <= 79
 
 
 def test_a_busy_machine_gets_no_times(capsys, monkeypatch):
@@ -56,6 +57,7 @@ def test_a_busy_machine_gets_no_times(capsys, monkeypatch):
     assert not re.search(r"\d (ms|us|s)\b|\dx$", printed, re.MULTILINE)
     assert re.search(r"^pk.sort\(x\) +checked$", printed, re.MULTILINE)
     assert "Other programs use the processors" in printed
+    assert max(map(len, printed.splitlines())) <= 79
 
 
 def test_a_small_gain_is_measured_again(monkeypatch):

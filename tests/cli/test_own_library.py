@@ -18,6 +18,7 @@ def run(*command, **keywords):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 @pytest.mark.skipif(not PROJECT.is_dir(), reason="examples/ is not beside the tests")
 @pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs CMake and a compiler"

@@ -67,6 +67,8 @@ def bases(node):
 # ---- Signature and executable -------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
+@pytest.mark.ci
 def test_full_caches_drop_what_was_not_used():
     """`LRUCache` is the bounded dictionary; nothing drops all entries where a cache is full."""
     found = set()

@@ -139,6 +139,14 @@ def test_docstrings_have_their_sections():
     assert [name for name in taking if "Parameters" not in found[name]] == []
 
 
+def test_docstrings_name_every_parameter():
+    for name, function in public_functions().items():
+        text = inspect.getdoc(function).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+        entries = re.findall(r"^(\S.*?)(?: :.*)?$", text, re.MULTILINE)
+        described = {each.lstrip("*") for entry in entries for each in entry.split(", ")}
+        assert set(inspect.signature(function).parameters) - described == set(), name
+
+
 def test_see_also_names_existing_functions():
     """Names are found as Sphinx finds them: in the function's own module, or from its beginning."""
     for name, function in public_functions().items():

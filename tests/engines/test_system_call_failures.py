@@ -41,6 +41,7 @@ def run(way, most, names):
 
 
 @pytest.mark.thorough
+@pytest.mark.ci
 @pytest.mark.cpu
 @pytest.mark.parametrize("first", range(0, len(system_call_failures.OPERATIONS), GROUP))
 @pytest.mark.parametrize("way", ["warm", "cold"])

@@ -189,6 +189,7 @@ def test_integers_out_of_range(engine):
     assert_values(pk.evaluate("clip(x, -5, n) and 300", {"x": x, "n": 300}), np.array([True, True]))
 
 
+@pytest.mark.smoke
 def test_names(engine):
     x, local = np.array([1.0, 2.0]), 3  # noqa: F841
     assert_values(pk.evaluate("x * local"), x * 3)
@@ -207,6 +208,7 @@ def test_names(engine):
 WIDE = 2.5
 
 
+@pytest.mark.smoke
 def test_sixty_four_operands(engine):
     names = {f"x{i}": np.full(3, i, np.int32) for i in range(MAX_OPERANDS + 1)}
     most = list(names)[:MAX_OPERANDS]
@@ -215,6 +217,7 @@ def test_sixty_four_operands(engine):
         pk.evaluate("+".join(names), names)
 
 
+@pytest.mark.smoke
 def test_more_live_values_than_registers(engine):
     x = np.arange(-3000, 3000, dtype=np.float64)
     terms = [f"(x + {i}) * (x - {i})" for i in range(1, 41)]  # forty live products

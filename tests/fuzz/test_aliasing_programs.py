@@ -6,12 +6,14 @@ import time
 import pytest
 from fuzz import aliasing, constructs
 from fuzz.searching import search
-from helpers.thorough_cases import thorough
 
 PROGRAMS = int(os.environ.get("PYCUDAKIT_FUZZ_PROGRAMS", "200"))
 
 
-@pytest.mark.parametrize("seeds", [range(1, 51), *thorough(range(51, PROGRAMS + 1))])
+@pytest.mark.parametrize(
+    "seeds",
+    [range(1, 51), pytest.param(range(51, PROGRAMS + 1), marks=[pytest.mark.thorough, pytest.mark.ci])],
+)
 @pytest.mark.parametrize("programs", [aliasing, constructs], ids=["aliasing", "constructs"])
 def test_random_programs_see_numpys_values(programs, seeds):
     for seed in seeds:

@@ -15,6 +15,7 @@ def needs_sources(test):
     """Mark a test that builds such a program."""
     for mark in (
         pytest.mark.thorough,
+        pytest.mark.ci,
         pytest.mark.skipif(NVCC is None, reason="needs nvcc, for CUDA's headers"),
         pytest.mark.skipif(not (ROOT / "csrc").is_dir(), reason="csrc/ is not beside the tests"),
     ):

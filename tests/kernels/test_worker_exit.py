@@ -125,7 +125,7 @@ def test_timeouts_that_cannot_be(engine, timeout):
 # ---- Stopped and killed helpers ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("when", ["meanwhile", *thorough("before")])
 def test_a_stopped_helper(engine, when):
     """A stopped helper is reported soon after the timeout, and the next call has another helper."""
     x = np.arange(10, dtype=np.int32)

@@ -14,6 +14,7 @@ import pytest
 from helpers.isolated_kernels import SOURCE, doubled, function, processes
 from helpers.processes import LIBRARY, python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import In, InOut, Out, SourceModule, errors
@@ -301,7 +302,7 @@ def state_of(process):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
-@pytest.mark.parametrize("moment", ["start", "idle", "run"])
+@pytest.mark.parametrize("moment", ["run", *thorough("start", "idle")])
 def test_a_stopped_helper_does_not_outlive_its_parent(engine, moment):
     """A helper that is stopped when its parent is killed ends as soon as it goes on."""
     code = STOPPED.replace("MOMENT", moment).replace("ENGINE", engine)

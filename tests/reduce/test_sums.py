@@ -64,7 +64,9 @@ def test_means_of_special_values(engine, name, data):
     both(name, array, warnings=False, axis=data.draw(axes))
 
 
-@pytest.mark.parametrize("dtype", gen.DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(each, marks=[pytest.mark.smoke] * (each == "float32")) for each in gen.DTYPES]
+)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_every_type_and_axis(engine, name, dtype):
     for kind, shape in (("special", (3, 5, 7)), ("ordinary", (2, 17, 20)), ("small", (1, 1, 6))):

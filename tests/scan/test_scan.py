@@ -25,6 +25,7 @@ from helpers.strategies import (
     seeds,
     shapes,
 )
+from helpers.thorough_cases import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -539,12 +540,12 @@ def reference():
     return printed(PYCUDAKIT_ENGINE="cpu", PYCUDAKIT_THREADS="1")
 
 
-@pytest.mark.parametrize("threads", ["2"] if SANITIZED else ["2", "7"])
+@pytest.mark.parametrize("threads", ["2"] if SANITIZED else [*thorough("2"), "7"])
 def test_threads_have_the_same_bits(reference, threads):
     assert printed(PYCUDAKIT_ENGINE="cpu", PYCUDAKIT_THREADS=threads) == reference
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", [*thorough("baseline", "avx2"), "avx512"])
 def test_instruction_sets_have_the_same_bits(reference, isa):
     try:
         assert printed(PYCUDAKIT_ENGINE="cpu", PYCUDAKIT_ISA=isa) == reference

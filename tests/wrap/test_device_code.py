@@ -4,6 +4,7 @@ import platform
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
@@ -62,7 +63,7 @@ __device__ void last_warp(volatile float *s, int t) {
 """
 
 
-@pytest.mark.parametrize("place", ["source", "header", "header that a macro includes"])
+@pytest.mark.parametrize("place", [*thorough("source", "header"), "header that a macro includes"])
 def test_a_reduction_with_volatile_accesses(engine, tmp_path, place):
     (tmp_path / "warp.cuh").write_text(WARP)
     lines = {

@@ -191,6 +191,8 @@ def test_tests_of_a_package(imported, tmp_path):
     assert "6 passed, 5 skipped" in done.stdout
 
 
+@pytest.mark.thorough
+@pytest.mark.ci
 @pytest.mark.skipif(not EXAMPLE.is_dir(), reason="examples/ is not beside the tests")
 @pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("nvcc") is None, reason="needs CMake and nvcc"

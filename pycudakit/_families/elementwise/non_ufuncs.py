@@ -158,7 +158,9 @@ def clip(
     a : array_like
         The values.
     a_min, a_max : array_like or None
-        The limits; None for no limit. `min` and `max` are other names for them.
+        The limits; None for no limit.
+    min, max : array_like or None
+        Other names of `a_min` and `a_max`.
     out, where, casting, dtype
         As for `add`.
 

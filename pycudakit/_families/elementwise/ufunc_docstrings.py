@@ -12,7 +12,7 @@ _DOCSTRING = """{summary}
         Where to put the result.
     where : array_like of bool, optional
         Where it is False, `out` keeps its value; in a new array such elements are uninitialized.
-    casting, dtype
+    casting, order, dtype, subok, signature
         As for `numpy.{name}`, which defines the result.
 
     Returns

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit.fusing.schedule.cost import Costs
 
 SIZE = 20_000
 SOURCE = """
@@ -338,3 +339,34 @@ def test_interfaces_of_arrays(engine, x):
     *want, expected = looks_at_interfaces(x)
     assert got == want
     np.testing.assert_array_equal(result, expected)
+
+
+@needs_room
+def test_arrays_after_the_fall_back_to_numpy(other, x, monkeypatch):
+    """Where NumPy runs the rest of a call, values that were traced before are arrays for others, too."""
+    monkeypatch.setattr(Costs, "is_far_slower_than_numpy", property(lambda costs: costs.passes > 0))
+
+    @pk.fuse
+    def body(own, x):
+        y = x * 2
+        total = y.sum()
+        if total > 0:
+            y += 1
+        return own.callback(y), own.helper(y), y
+
+    own, want = Own(other), np.where(x.sum() > 0, x * 2 + 1, x * 2)
+    body._best[((x.shape, x.dtype),)] = "cpu"
+    with pk.engine("auto"):
+        got = body(own, x)
+    for mine, numpys in zip(got, (want + 1, want - 2 + np.ones(x.shape), want), strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_functions_by_a_variable_with_unpacked_arguments(engine, x):
+    def body(x, is_long, **keywords):
+        function = hashlib.sha256 if is_long else hashlib.md5
+        return function(x, **keywords).hexdigest()
+
+    for is_long in (True, False):
+        want = body(x, is_long, usedforsecurity=False)
+        assert pk.fuse(body)(x, is_long, usedforsecurity=False) == want

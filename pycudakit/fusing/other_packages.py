@@ -47,8 +47,11 @@ def needs_arrays(function: Any, package: str) -> bool:
         return needs_arrays(function.__func__, package)
     is_function = isinstance(function, (type, FunctionType, BuiltinFunctionType)) or is_compiled(function)
     module = getattr(function, "__module__", None) if is_function else type(function).__module__
-    if module is None:  # a method of a compiled class
-        module = type(getattr(function, "__self__", None)).__module__
+    if module is None:  # a method of a compiled class, or a function of f2py
+        owner = getattr(function, "__self__", None)
+        if owner is None:
+            return True
+        module = type(owner).__module__
     top = str(module).partition(".")[0]
     if top.lstrip("_") in _TAKE_TRACERS:  # `_operator` is the compiled part of `operator`
         return False

@@ -28,7 +28,7 @@ from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, requested_engine
 from pycudakit._runtime.native_call import logged_as_one_call
-from pycudakit._runtime.operands import allocate, as_array, axis_index
+from pycudakit._runtime.operands import allocate, as_array, axis_index, last_axis_to
 from pycudakit._runtime.ufunc_arguments import check_writeable
 
 # Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
@@ -265,7 +265,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         _run_take(choice, lines, sizes, positions, positions.shape[-1], axis, result, batched_indices=True)
     else:
         native_call.log_empty_call("take_along_axis")
-    taken = np.moveaxis(result, -1, axis)
+    taken = last_axis_to(result, axis)
     if taken.flags.c_contiguous and index_array.flags.c_contiguous:
         return taken
     return with_layout_of(_TAKEN, taken, allocate(array.dtype, taken.shape, [index_array]))

@@ -33,6 +33,19 @@ def axis_index(axis: Any, dimensions: int) -> int:
     return int(normalize_axis_index(operator.index(axis), dimensions))
 
 
+def last_axis_to(array: Array, axis: int) -> Array:
+    """Return a new array with its last axis moved: itself, which owns its memory, if that changes nothing."""
+    return array if axis in (-1, array.ndim - 1) else np.moveaxis(array, -1, axis)
+
+
+def with_shape(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new array in another shape: itself, if it owns its memory, so that it still does."""
+    if type(array) is not np.ndarray or not array.flags.owndata:
+        return array.reshape(shape)
+    array.resize(shape, refcheck=False)
+    return array
+
+
 def fill_operand_row(row: Any, array: Array, strides: Sequence[int]) -> None:
     """Fill a row (a `pk_operand`) of an operand table."""
     row["address"] = abi.address_of(array)

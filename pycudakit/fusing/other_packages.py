@@ -20,7 +20,7 @@ from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.memory.pytree import pandas_in, tree_map_in_place
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator
 
@@ -45,17 +45,20 @@ def needs_arrays(function: Any, package: str) -> bool:
         return True
     if type(function) is MethodType:
         return needs_arrays(function.__func__, package)
-    is_function = isinstance(function, (type, FunctionType, BuiltinFunctionType)) or _is_compiled(function)
+    is_function = isinstance(function, (type, FunctionType, BuiltinFunctionType)) or is_compiled(function)
     module = getattr(function, "__module__", None) if is_function else type(function).__module__
-    if module is None:  # a method of a compiled class
-        module = type(getattr(function, "__self__", None)).__module__
+    if module is None:  # a method of a compiled class, or a function of f2py
+        owner = getattr(function, "__self__", None)
+        if owner is None:
+            return True
+        module = type(owner).__module__
     top = str(module).partition(".")[0]
     if top.lstrip("_") in _TAKE_TRACERS:  # `_operator` is the compiled part of `operator`
         return False
-    return _is_compiled(function) if top == package else _is_installed(top)
+    return is_compiled(function) if top == package else _is_installed(top)
 
 
-def _is_compiled(function: Any) -> bool:
+def is_compiled(function: Any) -> bool:
     """Return True for a built-in function, or one of Cython, f2py or nanobind."""
     return any(cls.__name__ in _COMPILED for cls in type(function).__mro__)
 
@@ -89,10 +92,11 @@ def with_arrays(function: Any) -> Callable[..., Any]:
 @uncounted
 def call_with_arrays(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Call a function with arrays in place of tracers: a graph break."""
-    trace = trace_if_tracing()
+    trace = current_trace()
     if trace is None or not (_is_traced(arguments) or _is_traced(keywords)):
         return function(*arguments, **keywords)
-    trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
+    if not trace.has_stopped_deferring:
+        trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
     return _call_with_arrays(trace, function, arguments, keywords)
 
 
@@ -135,7 +139,7 @@ def _call_with_arrays(
         tree_map_in_place(given, tracer_of, _is_never)
     wrapped = trace.wrap(tree_map_in_place(result, tracer_of, _is_never))
     for tracer in iter_tracers(wrapped):  # the function may have kept the array
-        if not tracer.is_scalar:
+        if not (tracer.is_scalar or trace.has_stopped_deferring):
             trace.mark_escaped(tracer)
     return wrapped
 

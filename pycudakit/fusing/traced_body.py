@@ -31,9 +31,9 @@ from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, new_array
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
-from pycudakit.fusing.other_packages import call_with_arrays, is_own, needs_arrays, with_arrays
+from pycudakit.fusing.other_packages import call_with_arrays, is_compiled, is_own, needs_arrays, with_arrays
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.current_trace import current_trace, trace_if_tracing
+from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.out_argument import accepts_result
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator, default_rng_of
@@ -175,14 +175,18 @@ class Scope:
     def resolve(self, value: Any, is_called: bool) -> Any:
         """Return the object that replaces a global, or a module's attribute, in the function.
 
-        A function of the user's is replaced only where it is just called, so that comparisons work elsewhere.
-        The library's own helpers see tracers as they are.
+        A function of the user's is replaced only where it is just called, so that comparisons work elsewhere;
+        a compiled one, too, where it may be called with unpacked arguments, which cannot be dispatched. The
+        library's own helpers see tracers as they are.
         """
         if value is np.ndarray and is_called:
             return new_array
         new = resolve_name(value, self)
-        if new is not value or not is_called or self.package == _PACKAGE:
+        if new is not value or self.package == _PACKAGE:
             return new
+        if not is_called:
+            is_passed = self.uses.unpacks_for_values and is_compiled(value)
+            return with_arrays(value) if is_passed and needs_arrays(value, self.package) else value
         if value is np.random.RandomState:
             return default_rng_of(value)
         if needs_arrays(value, self.package):
@@ -203,7 +207,7 @@ def dispatcher(package: str) -> Callable[..., Any]:
 
     @uncounted
     def dispatch(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
-        trace = trace_if_tracing()
+        trace = current_trace()
         if trace is None or trace.analysis is None:
             return function(*arguments, **keywords)
         while type(function) is functools.partial:

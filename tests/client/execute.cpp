@@ -273,33 +273,84 @@ void check_state() {
 }
 
 // Results for the host are there when a call on host memory returns, whether it has a current stream or not.
+// The device that computes them copies them back: the faked runtime refuses other ones.
 void check_results() {
-    for (const int64_t size : {100, 200'000}) {
-        for (const bool has_scope : {false, true}) {
-            Case test;
-            test.size = size;
-            std::vector<int64_t> in(size_t(size), 21), host(size_t(size), -1);
-            pk::Layout layout;
-            layout.shape = {size};
-            layout.size = size;
-            pk_report report{};
-            pk::Call call(nullptr, &report);
-            call.begin(size);
-            cudaStream_t stream = nullptr;
-            cudaStreamCreateWithFlags(&stream, 0);
-            std::optional<pk::StreamScope> scope;
-            if (has_scope) scope.emplace(0, stream);
-            const pk::ExecutionContext context(call);
-            EXPECT(context.is_synchronous == !has_scope);
-            pk::plan::Operands operands({{host.data(), size * 8, 8, true}}, call, context);
-            char *const d_result = operands.d_result(0);
-            EXPECT(d_result != nullptr && d_result != reinterpret_cast<char *>(host.data()));
-            Doubling algorithm(layout, test, in.data(), reinterpret_cast<int64_t *>(d_result));
-            execute(algorithm, operands, call, context);
-            EXPECT(std::all_of(host.begin(), host.end(), [](int64_t value) { return value == 42; }));
-            EXPECT(report.bytes_down >= size * 8 && report.bytes_down < size * 8 + 100);
-            operands.commit();
+    for (const int64_t device : {0, 1}) {
+        for (const int64_t size : {100, 200'000}) {
+            for (const bool has_scope : {false, true}) {
+                Case test;
+                test.size = size;
+                std::vector<int64_t> in(size_t(size), 21), host(size_t(size), -1);
+                pk::Layout layout;
+                layout.shape = {size};
+                layout.size = size;
+                pk_options options{};
+                options.devices = reinterpret_cast<uint64_t>(&device);
+                options.device_count = 1;
+                pk_report report{};
+                pk::Call call(&options, &report);
+                call.begin(size);
+                cudaStream_t stream = nullptr;
+                {
+                    const pk::CurrentDevice current(static_cast<int>(device));
+                    cudaStreamCreateWithFlags(&stream, 0);
+                }
+                std::optional<pk::StreamScope> scope;
+                if (has_scope) scope.emplace(static_cast<int>(device), stream);
+                const pk::ExecutionContext context(call);
+                EXPECT(context.is_synchronous == !has_scope);
+                pk::plan::Operands operands({{host.data(), size * 8, 8, true}}, call, context);
+                char *const d_result = operands.d_result(0);
+                EXPECT(device_of_memory(d_result) == device);
+                Doubling algorithm(layout, test, in.data(), reinterpret_cast<int64_t *>(d_result));
+                execute(algorithm, operands, call, context);
+                EXPECT(std::all_of(host.begin(), host.end(), [](int64_t value) { return value == 42; }));
+                EXPECT(report.bytes_down >= size * 8 && report.bytes_down < size * 8 + 100);
+                operands.commit();
+            }
         }
+    }
+    release();
+}
+
+// A resident result that the host has, too, is copied back by the device that it is on.
+void check_results_in_residency() {
+    constexpr int64_t SIZE = 200'000;
+    const int64_t device = 1;
+    std::vector<int64_t> in(size_t(SIZE), 21), host(size_t(SIZE), -1);
+    pk_options options{};
+    options.devices = reinterpret_cast<uint64_t>(&device);
+    options.device_count = 1;
+    pk_report report{};
+    pk::Call call(&options, &report);
+    call.begin(SIZE);
+    pk::plan::ResidencyScope residency;
+    residency.set_device(static_cast<int>(device));
+    pk::plan::ResidentBuffer buffer{};
+    buffer.host = reinterpret_cast<char *>(host.data());
+    buffer.bytes = SIZE * 8;
+    buffer.intent = PK_RESIDENT_OUTPUT;
+    buffer.device = static_cast<int>(device);
+    {
+        const pk::CurrentDevice current(buffer.device);
+        buffer.owned = pk::DeviceBuffer(buffer.device, buffer.bytes);
+    }
+    buffer.host_valid = true;
+    residency.add(std::move(buffer));
+    pk::Layout layout;
+    layout.shape = {SIZE};
+    layout.size = SIZE;
+    {
+        Case test;
+        test.size = SIZE;
+        const pk::ExecutionContext context(call);
+        pk::plan::Operands operands({{host.data(), SIZE * 8, 8, true}}, call, context);
+        char *const d_result = operands.d_result(0);
+        EXPECT(device_of_memory(d_result) == device);
+        Doubling algorithm(layout, test, in.data(), reinterpret_cast<int64_t *>(d_result));
+        execute(algorithm, operands, call, context);
+        EXPECT(std::all_of(host.begin(), host.end(), [](int64_t value) { return value == 42; }));
+        operands.commit();
     }
     release();
 }
@@ -318,5 +369,6 @@ int main() {
     check_failures();
     check_state();
     check_results();
+    check_results_in_residency();
     std::printf("ok\n");
 }

@@ -3,7 +3,7 @@
 // It has logical time: each stream, each event and the host has a vector clock, which says how much of each
 // stream it comes after. An event is found complete at random, and work is done as late as it may be. Device
 // memory is host memory, and each of its addresses remembers the stream and the time of its last use, so that
-// reuse without order is found. A test prints the first violation and exits with 1.
+// reuse without order is found, and so are copies by another device than the memory's. A test prints the first violation and exits with 1.
 #pragma once
 
 #include <cuda.h>
@@ -43,6 +43,7 @@ std::mt19937 generator(1);
 std::map<const void *, Clock> streams;  // each stream's clock; the host's under null
 std::map<const void *, Clock> events;
 std::map<void *, size_t> allocations;
+std::map<const void *, int> devices;  // of streams and of device memory
 std::map<const void *, Clock> last_uses;
 size_t allocated = 0, most_allocated = 0, capacity = size_t(1) << 40;
 int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;  // cudaFree waits, too
@@ -81,6 +82,19 @@ void wait_on_host(const Clock &clock) {
 
 // The stream's number, so that `legacy` and null are one.
 const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLegacy : stream; }
+
+// The device of a stream. The legacy stream is the current device's.
+[[maybe_unused]] int device_of_stream(cudaStream_t stream) {
+    const auto found = devices.find(stream);
+    return found != devices.end() ? found->second : current_device;
+}
+// The device of memory; -1: the host's.
+[[maybe_unused]] int device_of_memory(const void *at) {
+    auto next = allocations.upper_bound(const_cast<void *>(at));
+    if (next == allocations.begin()) return -1;
+    const auto &[memory, bytes] = *--next;
+    return at < static_cast<char *>(memory) + bytes ? devices[memory] : -1;
+}
 
 // Enqueue work in a stream.
 [[maybe_unused]] void enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -125,6 +139,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     *memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     allocations[*memory] = bytes;
+    devices[*memory] = current_device;
     allocated += bytes;
     most_allocated = std::max(most_allocated, allocated);
     last_uses.erase(*memory);
@@ -198,7 +213,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
     *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
+    devices[*stream] = current_device;
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
@@ -211,6 +228,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     const bool is_pinned = from >= pinned_begin && from < pinned_end;
     pinned_copies += is_pinned || (to >= pinned_begin && to < pinned_end);
+    for (const void *memory : {static_cast<const void *>(to), from}) {
+        const int device = device_of_memory(memory);
+        if (device >= 0 && device != device_of_stream(stream))
+            fail_test("memory of one GPU is copied by another");
+    }
     enqueue(stream, [=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }

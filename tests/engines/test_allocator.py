@@ -286,3 +286,34 @@ def test_at_the_end_of_the_process(end):
 def test_without_any_library(tmp_path):
     code = "import pycudakit as pk\nprint(pk.add(np.ones(1 << 22), 1)[0], pk.memory_info().results_budget)"
     assert python(code, env={"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}) == "2.0 0"
+
+
+OWNED = {
+    "sort": lambda m, x: m.sort(x),
+    "sort of bools": lambda m, x: m.sort(x > 5),
+    "argsort": lambda m, x: m.argsort(x.reshape(4, 6)),
+    "partition": lambda m, x: m.partition(x.reshape(4, 6), 2),
+    "take_along_axis": lambda m, x: m.take_along_axis(x.reshape(4, 6), np.argsort(x.reshape(4, 6)), 1),
+    "unique": lambda m, x: m.unique(x),
+    "bincount": lambda m, x: m.bincount(x.astype(int)),
+    "histogram": lambda m, x: m.histogram(x)[0],
+    "histogram of integers": lambda m, x: m.histogram(x.astype(int), [0, 3, 9])[0],
+    "weighted": lambda m, x: m.histogram(x, [0, 3, 9], weights=x.astype(int))[0],
+    "digitize": lambda m, x: m.digitize(x, [3.0, 5.0]),
+    "dot": lambda m, x: m.dot(x.reshape(4, 6), x.reshape(6, 4)),
+    "dot with a vector": lambda m, x: m.dot(x.reshape(4, 6), x[:6]),
+    "dot of stacks": lambda m, x: m.dot(x.reshape(2, 2, 6), x.reshape(2, 6, 2)),
+    "inner": lambda m, x: m.inner(x.reshape(4, 6), x.reshape(4, 6)),
+    "einsum": lambda m, x: m.einsum("ijk,lk->ijl", x.reshape(2, 2, 6), x.reshape(4, 6)),
+}
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_results_own_their_memory_as_numpys_do(engine, name):
+    x = np.arange(24.0)[::-1].copy()
+    got, want = OWNED[name](pk, x), OWNED[name](np, x)
+    assert want.flags.owndata
+    assert got.flags.owndata
+    assert got.base is None
+    np.testing.assert_array_equal(got, want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)

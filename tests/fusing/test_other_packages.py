@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit.fusing.schedule.cost import Costs
 
 SIZE = 20_000
 SOURCE = """
@@ -338,3 +339,72 @@ def test_interfaces_of_arrays(engine, x):
     *want, expected = looks_at_interfaces(x)
     assert got == want
     np.testing.assert_array_equal(result, expected)
+
+
+@needs_room
+def test_arrays_after_the_fall_back_to_numpy(other, x, monkeypatch):
+    """Where NumPy runs the rest of a call, values that were traced before are arrays for others, too."""
+    monkeypatch.setattr(Costs, "is_far_slower_than_numpy", property(lambda costs: costs.passes > 0))
+
+    @pk.fuse
+    def body(own, x):
+        y = x * 2
+        total = y.sum()
+        if total > 0:
+            y += 1
+        return own.callback(y), own.helper(y), y
+
+    own, want = Own(other), np.where(x.sum() > 0, x * 2 + 1, x * 2)
+    body._best[((x.shape, x.dtype),)] = "cpu"
+    with pk.engine("auto"):
+        got = body(own, x)
+    for mine, numpys in zip(got, (want + 1, want - 2 + np.ones(x.shape), want), strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_functions_by_a_variable_with_unpacked_arguments(engine, x):
+    def body(x, is_long, **keywords):
+        function = hashlib.sha256 if is_long else hashlib.md5
+        return function(x, **keywords).hexdigest()
+
+    for is_long in (True, False):
+        want = body(x, is_long, usedforsecurity=False)
+        assert pk.fuse(body)(x, is_long, usedforsecurity=False) == want
+
+
+@needs_room
+def test_lapack_does_not_write_to_arguments(engine):
+    """SciPy looks whether an array is the caller's, and f2py writes to copies alone if it gets an array."""
+    linalg = pytest.importorskip("scipy.linalg")
+    rng = np.random.default_rng(3)
+    square = np.asfortranarray(rng.standard_normal((40, 40)))
+    square = np.asfortranarray(square @ square.T + 40 * np.eye(40))
+    right = rng.standard_normal(40)
+    upper = np.triu(square)
+    calls = {
+        linalg.det: (square.copy("C"),),
+        linalg.cholesky: (square,),
+        linalg.lu_factor: (square,),
+        linalg.svd: (square,),
+        linalg.solve_triangular: (upper, right),
+        linalg.lstsq: (square, right),
+    }
+    for function, arguments in calls.items():
+        before, want = [each.copy() for each in arguments], function(*arguments)
+        got = pk.fuse(function)(*arguments)
+        for mine, numpys in zip(arguments, before, strict=True):
+            np.testing.assert_array_equal(mine, numpys, err_msg=function.__name__)
+        mine, numpys = ((each if type(each) is tuple else (each,))[0] for each in (got, want))
+        np.testing.assert_allclose(mine, numpys, rtol=1e-9, atol=1e-12)
+
+
+def test_asarray_chkfinite_is_the_array(engine, x):
+    def body(x):
+        convert = np.asarray_chkfinite if x.size else np.asarray
+        return np.asarray_chkfinite(x) is x, convert(x) is x, np.asarray_chkfinite(x, "f4").dtype
+
+    assert pk.fuse(body)(x) == body(x) == (True, True, np.float32)
+    x[7] = np.nan
+    for function in (body, pk.fuse(body)):
+        with pytest.raises(ValueError, match="array must not contain infs or NaNs"):
+            function(x)

@@ -247,11 +247,18 @@ def weighted_count(
         counts = np.empty(total + 2, np.int64)
         run(chosen, "pk_histogram", *leading, counts, size=size)
         _report_host_fallback(chosen, size, "weights are added on the host")
-        return counts[:total], bool(counts[-1])
+        lost = bool(counts[-1])
+        return first(counts, total), lost
     sums, outside = np.empty(total), np.empty(2, np.int64)
     run(chosen, "pk_weighted_histogram", *leading, sums, outside, size=size)
     _report_host_fallback(chosen, size, "weights are added on the host")
     return sums, bool(outside[1])
+
+
+def first(counts: Array, count: int) -> Array:
+    """Return the first counts: the array itself, which owns its memory, without the others."""
+    counts.resize(count, refcheck=False)
+    return counts
 
 
 def bin_indices(chosen: EngineChoice, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:

@@ -138,7 +138,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         counts = binning.count(request.choice, [values], [binning.integer_bins(count)])
         if not counts[count]:
             count = int(np.flatnonzero(counts[:count])[-1]) + 1
-            result = counts[:count]
+            result = binning.first(counts, count)
     if result is None:
         least, greatest = (int(value) for value in binning.value_range(request.choice, values))
         if least < 0 or greatest > np.iinfo(INT64).max:
@@ -150,7 +150,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         if weights_ is not None:
             result, _ = binning.weighted_count(request.choice, [values], bins, weights_)
         else:
-            result = binning.count(request.choice, [values], bins)[:count]
+            result = binning.first(binning.count(request.choice, [values], bins), count)
     if count < len(none):
         padded = np.zeros(len(none), result.dtype)
         padded[:count] = result
@@ -296,7 +296,7 @@ def _over_data_range(request: _HistogramRequest, values: Array, bins: Any, dtype
     except _UnsupportedBinsError:
         return request.by_numpy(_NO_WIDTH)
     check_out_of_range(bool(counts[-1]), len(edges))
-    return _with_edges(counts[:count], edges, density)
+    return _with_edges(binning.first(counts, count), edges, density)
 
 
 class _UnsupportedBinsError(Exception):
@@ -345,7 +345,8 @@ def _counted(
         return np.zeros(max(edges - 1, 0), dtype)
     if weights is None:
         counts = binning.count(request.choice, [values], [bins])
-        result, lost = counts[: bins.count], bool(counts[-1])
+        lost = bool(counts[-1])
+        result = binning.first(counts, bins.count)
     else:
         if uses_edges and dtype == BOOL:
             _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
@@ -505,4 +506,5 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     decreasing = bool(edges[0] > edges[-1])
     ordered = edges[::-1] if decreasing else edges
     between = binning.edge_bins(ordered, values.dtype)
-    return binning.bin_indices(request.choice, values, between, bool(right), decreasing)[()]
+    result = binning.bin_indices(request.choice, values, between, bool(right), decreasing)
+    return result if result.ndim else result[()]

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pycudakit._runtime.operands import with_shape
+
 
 def contract_axes(xp: Any, name: str, x: Any, y: Any, axes: tuple[list[int], list[int]]) -> Any:
     """Sum products over pairs of axes; the other axes keep their order."""
@@ -23,7 +25,7 @@ def contract_axes(xp: Any, name: str, x: Any, y: Any, axes: tuple[list[int], lis
     depth = math.prod([x.shape[d] for d in of_x])
     left = xp.as_matrix(x, [*kept_of_x, *of_x], math.prod(rows), depth)
     right = xp.as_matrix(y, [*of_y, *kept_of_y], depth, math.prod(columns))
-    return xp.product(name, np.dot, left, right, warns="dot").reshape((*rows, *columns))
+    return with_shape(xp.product(name, np.dot, left, right, warns="dot"), (*rows, *columns))
 
 
 def kronecker(x: Any, y: Any, multiply: Callable[[Any, Any], Any]) -> Any:
@@ -88,7 +90,7 @@ def contract_pair(xp: Any, first: Part, second: Part, result: str, sizes: dict[s
             a, b = a[0], b[0]
         contracted = xp.product("einsum", np.matmul, a, b, warns=None)
     labels = "".join((*batch, *rows, *columns))
-    return in_order(xp, Part(labels, contracted.reshape(tuple([sizes[c] for c in labels]))), result)
+    return in_order(xp, Part(labels, with_shape(contracted, tuple([sizes[c] for c in labels]))), result)
 
 
 def in_order(xp: Any, part: Part, result: str) -> Any:

@@ -116,7 +116,7 @@ def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) 
         result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, target, warns="dot")
         if target is not None and result is target:
             return out
-        result = result.reshape((*x.shape[:-1], *moved.shape[1:]))
+        result = operands.with_shape(result, (*x.shape[:-1], *moved.shape[1:]))
     if out is None:
         return result
     np.copyto(out, result)

@@ -156,9 +156,9 @@ def sorted_along(choice: EngineChoice, array: Array, axis: Any) -> Array:
     """Sort an array along an axis into a new one of the same memory layout."""
     array, axis = _flattened(array, axis)
     name, keys, rows, columns = _in_rows(array, axis)
-    out = allocator.empty(keys.shape, keys.dtype)
-    native_call.run(choice, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
-    result: Array = np.moveaxis(out.view(array.dtype.newbyteorder("=")), -1, axis)
+    out = allocator.empty(keys.shape, array.dtype.newbyteorder("="))
+    native_call.run(choice, f"pk_sort_{name}", keys, out.view(keys.dtype), rows, columns, size=keys.size)
+    result = operands.last_axis_to(out, axis)
     same_layout = array.strides == result.strides or (array.flags.c_contiguous and result.flags.c_contiguous)
     if array.dtype.isnative and (same_layout or array.ndim == 1):
         return result
@@ -177,7 +177,7 @@ def argsort_along(
     order = allocator.empty((*keys.shape[:-1], kept), np.int64)
     arguments = keys, order, rows, columns, kept, int(descending)
     native_call.run(choice, f"pk_argsort_{name}", *arguments, size=keys.size)
-    return np.ascontiguousarray(np.moveaxis(order, -1, axis)).astype(np.intp, copy=False)
+    return np.ascontiguousarray(operands.last_axis_to(order, axis)).astype(np.intp, copy=False)
 
 
 def plan_partition(name: str, array: Array | None, down: int | None = None) -> EngineChoice:

@@ -93,7 +93,7 @@ def unique(
         normalize_axis_index(axis, array.ndim)
     flags += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
     name, keys = as_keys(array.ravel())
-    values, count = np.empty_like(keys), np.empty(1, np.int64)
+    values, count = np.empty(keys.size, array.dtype.newbyteorder("=")), np.empty(1, np.int64)
     outputs = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
     index, inverse, counts = (np.empty(keys.size if flags & flag else 0, np.int64) for flag in outputs)
     native_call.run(
@@ -102,7 +102,7 @@ def unique(
         keys,
         keys.size,
         flags,
-        values,
+        values.view(keys.dtype),
         index,
         inverse,
         counts,
@@ -111,7 +111,7 @@ def unique(
     )
     for result in (values, index, counts):
         result.resize(min(result.size, int(count[0])), refcheck=False)
-    results = [values.view(array.dtype.newbyteorder("=")).astype(array.dtype, copy=False)]
+    results = [values.astype(array.dtype, copy=False)]
     if return_index:
         results.append(index.astype(np.intp, copy=False))
     if return_inverse:

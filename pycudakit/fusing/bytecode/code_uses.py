@@ -47,6 +47,8 @@ class CodeUses(NamedTuple):
         Whether it assigns variables of the functions around it.
     needs_real_globals
         Whether it uses its globals past their lookups by name.
+    unpacks_for_values
+        Whether it calls other values than loaded names with unpacked arguments: `(f or g)(*arguments)`.
     rules
         The rules of its opcodes.
     """
@@ -58,6 +60,7 @@ class CodeUses(NamedTuple):
     called_attributes: frozenset[str]
     assigns_free_variables: bool
     needs_real_globals: bool
+    unpacks_for_values: bool
     rules: frozenset[str]
 
     def names(self, name: str) -> bool:
@@ -69,10 +72,14 @@ class CodeUses(NamedTuple):
 def code_uses(code: CodeType) -> CodeUses:
     """Return the uses of names by code."""
     global_names, attributes, rules = dict[str, None](), set[str](), set[str]()
-    assigns_free_variables = needs_real_globals = False
+    assigns_free_variables = needs_real_globals = unpacks_for_values = False
     called, loaded = set[tuple[str, str]](), set[tuple[str, str]]()
     for each in _codes(code):
-        calls = _called_loads(each)
+        walk = _LoadWalk(each)
+        calls = _called_loads(walk)
+        unpacks_for_values |= any(
+            walk.is_unpacked(call) for call, load in walk.called.items() if load is None
+        )
         for index, (rule, opcode, value) in enumerate(_named(each)):
             rules.add(rule)
             if rule in _GLOBAL_RULES:
@@ -93,6 +100,7 @@ def code_uses(code: CodeType) -> CodeUses:
         _names_of("attribute", called - loaded),
         assigns_free_variables,
         needs_real_globals,
+        unpacks_for_values,
         frozenset(rules),
     )
 
@@ -128,9 +136,8 @@ class PushedNull:
     place: int
 
 
-def _called_loads(code: CodeType) -> set[int]:
+def _called_loads(walk: _LoadWalk) -> set[int]:
     """Return the indices of the instructions that load a value only to call it, or that never run."""
-    walk = _LoadWalk(code)
     if not walk.run():
         return set()
     called = {each.place for each in walk.called.values() if each is not None} - walk.copied
@@ -149,7 +156,7 @@ def unpacked_call_sites(code: CodeType) -> dict[int, int]:
     walk = _LoadWalk(code)
     called = walk.called if walk.run() else {}
     calls = {call: each.place for call, each in called.items() if each is not None}
-    return {call: place for call, place in calls.items() if read_code(code)[0][call].rule == "call_unpacked"}
+    return {call: place for call, place in calls.items() if walk.is_unpacked(call)}
 
 
 class _LoadWalk(Interpreter):
@@ -169,6 +176,10 @@ class _LoadWalk(Interpreter):
         except UnanalysedError:
             return False
         return True
+
+    def is_unpacked(self, call: int) -> bool:
+        """Return True for the index of a call with unpacked arguments."""
+        return self._instructions[call].rule == "call_unpacked"
 
     def unreached(self) -> set[int]:
         """Return the indices of the instructions that never run."""

@@ -62,7 +62,8 @@ def with_dispatched_calls(
     if names:
         changes[0] = [("COPY_FREE_VARS", len(code.co_freevars) + len(names))]
     free_variables = code.co_freevars + tuple(map(_CALLED.format, names))
-    return with_instructions(code, changes, co_consts=tuple(constants), co_freevars=free_variables)
+    fields = {"co_consts": tuple(constants), "co_freevars": free_variables}
+    return with_instructions(code, changes, **fields, co_stacksize=code.co_stacksize + 1)
 
 
 def dispatched_cells(
@@ -90,6 +91,11 @@ def _change(
         }
     if load.name == "PUSH_NULL" and not _NULL_IS_ABOVE:
         return {place: [("LOAD_CONST", _index_of(dispatch, constants))]}
+    if load.name == "PUSH_NULL" and _is_item_of_global(instructions[place - 3 : place]):
+        get = _GlobalNamed(str(instructions[place - 3].value))
+        under = _index_of(dispatch, constants)
+        loads = [("LOAD_CONST", under), ("LOAD_CONST", _index_of(get, constants)), ("UNARY_INVERT", 0)]
+        return {place - 3: loads, place: [("NOP", 0)]}  # `dispatch` is on the stack in place of the null
     if load.name == "PUSH_NULL":  # of a variable, which is loaded behind the function that dispatches
         if before.rule not in ("load_local", "load_cell_value") or before.arg > _MAX_ARGUMENT:
             return {}
@@ -102,6 +108,15 @@ def _change(
         return {}
     getter = operator.attrgetter(str(load.value))  # called with the object as its only argument
     return {place: [("LOAD_CONST", _index_of(getter, constants)), ("SWAP", 2), ("CALL", 0), *swapped]}
+
+
+def _is_item_of_global(instructions: list[Instruction]) -> bool:
+    """Return True for the loads of a global and a key, and a subscript."""
+    if len(instructions) != 3:
+        return False
+    table, key, item = instructions
+    is_item = item.rule == "subscript" or item.symbol == "[]"
+    return table.rule == "load_global" and key.rule in ("constant", "load_local") and is_item
 
 
 def _change_unpacked(

@@ -22,7 +22,7 @@ from pycudakit.fusing.numpy_api.sequence_arguments import (
     contains_tracer,
     replacement_for,
 )
-from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.current_trace import current_trace, trace_if_tracing
 from pycudakit.fusing.trace.elementwise import conversion
 from pycudakit.fusing.trace.views_and_creation import empty, full
 
@@ -88,6 +88,15 @@ def _lexsort(keys: Any, *arguments: Any, **keywords: Any) -> Any:
     return np.lexsort(keys, *arguments, **keywords)
 
 
+def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
+    if type(a) is not Tracer or current_trace() is None:
+        return np.asarray_chkfinite(a, dtype, order)
+    array = _REPLACEMENTS[np.asarray](a, dtype, order)
+    if array.dtype.char in np.typecodes["AllFloat"] and not np.isfinite(array).all():
+        raise ValueError("array must not contain infs or NaNs")
+    return array
+
+
 def _by_numpy(function: Any) -> Callable[..., Any]:
     """Return a function that creates an array with NumPy and wraps it in a tracer."""
 
@@ -114,6 +123,7 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
+    np.asarray_chkfinite: _asarray_chkfinite,
     np.take: _take,
     np.lexsort: _lexsort,
     **{function: replacement_for(function) for function in _OF_ARRAYS},

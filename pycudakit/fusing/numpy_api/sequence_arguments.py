@@ -17,7 +17,7 @@ from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.pytree import tree_map
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.current_trace import current_trace, trace_if_tracing
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import as_c_ordered, empty, layout_stub
 
@@ -88,7 +88,12 @@ def replacement_for(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
-        if arguments and type(arguments[0]) is Tracer and trace_if_tracing() is not None:
+        trace = current_trace() if arguments and type(arguments[0]) is Tracer else None
+        if trace is not None and trace.has_stopped_deferring:
+            array = trace.resolved(arguments[0])
+            result = function(array, *arguments[1:], **keywords)
+            return arguments[0] if result is array else result
+        if trace is not None:
             result = _array_of(function, *arguments, **keywords)
             if result is not None:
                 return result

@@ -49,7 +49,7 @@ def needs_arrays(function: Any, package: str) -> bool:
     module = getattr(function, "__module__", None) if is_function else type(function).__module__
     if module is None:  # a method of a compiled class, or a function of f2py
         owner = getattr(function, "__self__", None)
-        if owner is None:
+        if owner is None and is_compiled(function):
             return True
         module = type(owner).__module__
     top = str(module).partition(".")[0]

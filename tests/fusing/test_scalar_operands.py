@@ -211,10 +211,11 @@ def test_the_plan_names_the_number(engine):
     assert any("t" in each.reads for each in fused.explain(x, 3.0).passes)
 
 
-def test_auto_measures_though_the_number_changes(monkeypatch):
+def test_auto_measures_though_the_number_changes():
     x, fused = numbers("f8").repeat(20), pk.fuse(scaled)
     with pk.engine("auto"):
         for i in range(12):
             fused(x, 0.5 + i / 16)
         assert is_replayed() or pk.last_call().engine == "numpy"
-    assert len(fused._plans.plans()) <= 1
+    engines = [plan.engine for plan in fused._plans.plans()]
+    assert len(set(engines)) == len(engines)

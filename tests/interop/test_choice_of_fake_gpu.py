@@ -1,4 +1,4 @@
-"""`auto` with a GPU, a fake one: calls that it runs there are captured and replayed as those of `cuda` are."""
+"""`auto` with a fake GPU: calls that it runs there are captured and replayed as those of `cuda` are."""
 
 import numpy as np
 from numpy.testing import assert_array_equal
@@ -33,7 +33,7 @@ def requests_of(function, arguments, engine, calls):
 def test_plans_under_auto_are_those_of_cuda(gpu, monkeypatch):
     del gpu
     monkeypatch.setattr(cost.Costs, "cuda", 1e-9)
-    monkeypatch.setattr(hardware, "link_speed", lambda device: hardware.Link(64e9, 64e9))
+    monkeypatch.setattr(hardware, "link_speed", lambda _: hardware.Link(64e9, 64e9))
     rng = np.random.default_rng(0)
     for function, *arguments in ((diffuse, rng.random(300_000), 7), (normalise, rng.random((300, 1000)))):
         (want, wanted), count = requests_of(function, arguments, "cuda", 4)

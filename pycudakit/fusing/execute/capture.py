@@ -45,8 +45,9 @@ from pycudakit.fusing.execute.plan import (
 )
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
-# Bytes of results and intermediate values: of calls with more, Python has a small share.
-_MAX_BYTES = 64 << 20
+# Bytes of results and intermediate values, which a capture keeps: so many, and some for each request.
+# Of calls with more, Python has a small share.
+_MAX_BYTES, _MAX_BYTES_OF_REQUEST, _MAX_BYTES_KEPT = 64 << 20, 256 << 10, 1 << 30
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
@@ -253,7 +254,8 @@ class Capture:
             return
         memory = Memory(owner, is_constant)
         self._bytes += memory.end - memory.begin
-        if self._bytes > _MAX_BYTES:
+        most = _MAX_BYTES + _MAX_BYTES_OF_REQUEST * len(self._requests)
+        if self._bytes > min(most, _MAX_BYTES_KEPT):
             self.mark_not_replayable()
             return
         self._by_owner[id(owner)] = memory

@@ -262,6 +262,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
     analysis.set_facts(facts, arguments, keywords)
     if analysis.unanalysed:
         analysis.bits, analysis.bits_beside_numbers = {}, {}
+        analysis.scalar_parameters = frozenset()
     return analysis
 
 

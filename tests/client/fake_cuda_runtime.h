@@ -3,7 +3,8 @@
 // It has logical time: each stream, each event and the host has a vector clock, which says how much of each
 // stream it comes after. An event is found complete at random, and work is done as late as it may be. Device
 // memory is host memory, and each of its addresses remembers the stream and the time of its last use, so that
-// reuse without order is found, and so are copies by another device than the memory's. A test prints the first violation and exits with 1.
+// reuse without order is found, and so are copies by another device than the memory's. A test prints the
+// first violation and exits with 1.
 #pragma once
 
 #include <cuda.h>

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit.fusing import api
+from pycudakit.fusing.schedule import cost
 
 
 def scaled(x, t):
@@ -126,7 +128,12 @@ def stored(x, t):
     return y
 
 
-LOOKS = [sine, branch, returned, formatted, listed, power, counted, by_name, attribute]
+def compared(x, t):
+    is_large = t > 0.5
+    return x * (is_large + is_large)
+
+
+LOOKS = [compared, sine, branch, returned, formatted, listed, power, counted, by_name, attribute]
 
 
 @pytest.mark.parametrize("body", [*LOOKS, in_closure, stored])
@@ -200,6 +207,26 @@ def test_calls_of_other_kinds(engine):
     for t in (0.25, 0.5, 0.75, 0.3, 0.9):
         for x, factor in ((flat, t), (rows, t), (flat, t), (flat, flat + t), (rows, 2)):
             np.testing.assert_array_equal(body(x, factor), body.__wrapped__(x, factor))
+
+
+def test_numpy_runs_the_rest_of_a_late_capture(monkeypatch):
+    """It gets Python's float, which does not make float32 a float64."""
+    x = numbers("f4").repeat(20)
+
+    def body(x, t):
+        y = x * t
+        for _ in range(30):
+            y = np.sqrt(y * y + t) - t
+        return y
+
+    fused = pk.fuse(body)
+    monkeypatch.setattr(api, "MAX_PATIENCE", 0.0)
+    monkeypatch.setattr(cost, "_MIN_PATIENCE", 0.0)
+    with pk.engine("auto"):
+        for t in (0.5, 0.75, 0.25, 0.5, 1.5):
+            got, want = fused(x, t), body(x, t)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-4)
 
 
 def test_the_plan_names_the_number(engine):

@@ -51,10 +51,12 @@ class ScalarFlow(FrameFlow):
         origins = NONE.union(*[each for _, each in operands])
         made = NONE
         rule, name, symbol = done.instruction.rule, done.instruction.name, done.instruction.symbol
-        is_sum = rule == "binary" and (symbol in _SYMBOLS or name in _NAMES)
-        if is_sum or rule == "compare" or (rule == "unary" and name == "UNARY_NEGATIVE"):
-            is_of_array = any(kind is TRACER for kind, _ in operands)
-            made = NONE if is_of_array else origins
+        is_arithmetic = rule == "binary" and (symbol in _SYMBOLS or name in _NAMES)
+        is_of_array = any(kind is TRACER for kind, _ in operands)
+        if is_of_array and (is_arithmetic or rule == "compare"):
+            pass
+        elif is_arithmetic or (rule == "unary" and name == "UNARY_NEGATIVE"):
+            made = origins  # it is such a number, too
         else:
             self._look(origins)
         self.stack += [made] * (len(done.after.stack) - done.floor)

@@ -64,6 +64,7 @@ class Scheduler:
     """
 
     run_reductions: Callable[[Sequence[Node]], None]
+    weak_scalars: Any  # the numbers that stand for Python's floats
     run_tiled: Callable[[Sequence[Node]], bool]
 
     def __init__(self, name: str, strict: bool) -> None:
@@ -255,7 +256,10 @@ class Scheduler:
             array = value.node.array if self.has_stopped_deferring else None
             if array is None:
                 array = self.to_host(value)
-            return array[()] if value.is_scalar else array
+            if not value.is_scalar:
+                return array
+            number = self.weak_scalars.get(value.node)
+            return array[()] if number is None else number
         if kind is tuple or kind is list:
             return kind(self.resolved(part) for part in value)
         if kind is dict:

@@ -41,6 +41,10 @@ class WeakScalars:
         """Note that a node stands for a float."""
         self._values[node] = value
 
+    def get(self, node: Node) -> float | None:
+        """Return the float that a node stands for; None for another node."""
+        return self._values.get(node)
+
     def value_of(self, name: str, arguments: list[Any]) -> float | None:
         """Return the result of Python's floats alone; None if an argument is an array or a NumPy scalar."""
         values = [self._values.get(each) if type(each) is Node else each for each in arguments]

@@ -279,8 +279,9 @@ def _repeat(
             if facts.has_changed:
                 continue
             flow = this_round.number_flow()
-            analysis.scalar_parameters = this_round.scalar_parameters
+            analysis.scalar_parameters = this_round.scalar_parameters()
         finally:
+            this_round.frames.clear()
             this_round.flows.clear()  # which refer to the round, and so keep the arguments
         if at_once is None or (sites := flow.sites_at_once()) <= at_once:
             return flow
@@ -310,7 +311,8 @@ class _Round:
         self.at_once = at_once  # the sites of numbers that are NumPy's scalars
         self._facts = facts
         self._analysis = analysis
-        self.scalar_parameters: frozenset[str] = frozenset()  # of the fused function
+        self.frames: dict[int, tuple[Any, ...]] = {}  # for ScalarFlow, by the frame's number
+        self._scalar_flows: dict[int, ScalarFlow] = {}
         self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
         self._package = ""  # of the fused function
         self._depth = 0
@@ -345,6 +347,16 @@ class _Round:
         for follow in self.flows:
             follow(flow)
         return flow
+
+    def scalar_parameters(self) -> frozenset[str]:
+        """Return the parameters that the fused function only computes with."""
+        flow = self._scalar_flow(_OUTERMOST)
+        return frozenset(flow.parameters) - flow.looked_at - flow.returned
+
+    def _scalar_flow(self, frame: int) -> ScalarFlow:
+        if frame not in self._scalar_flows:
+            self._scalar_flows[frame] = ScalarFlow(self.frames[frame], self._scalar_flow)
+        return self._scalar_flows[frame]
 
     def _owner(self, value: Any) -> Any:
         return self._facts.kind_at(ObjectSource(value))
@@ -501,14 +513,14 @@ class _Frame(Interpreter):
         """Interpret the code, and return the summary of a call."""
         self._interpret()
         self._owner.flows.append(self._follow)
+        self._owner.frames[self._number] = self._frame()
         return self._summary()
 
     def _follow(self, flow: NumberFlow) -> None:
-        frame = self._number, self._code, self._done, self._caught, self._effects
-        FrameFlow(flow, *frame).follow()
-        if self._number == _OUTERMOST:
-            names = self._code.co_varnames[: self._code.co_argcount + self._code.co_kwonlyargcount]
-            self._owner.scalar_parameters = ScalarFlow(NumberFlow(), *frame).parameters_of_arithmetic(names)
+        FrameFlow(flow, *self._frame()).follow()
+
+    def _frame(self) -> tuple[Any, ...]:
+        return self._number, self._code, self._done, self._caught, self._effects
 
     def _visit(self, index: int) -> None:
         self._owner.count(1)

@@ -29,7 +29,19 @@ def reduced(x, t):
     return (x * t).sum(), np.exp(x * -t).max(), x > t
 
 
-BODIES = {body.__name__: body for body in (scaled, stepped, reduced)}
+def slope(x, t):
+    return half(t) - x * t
+
+
+def half(t):
+    return 0.5 * t
+
+
+def runge_kutta(x, t):
+    return x + t * slope(x + half(t) * slope(x, t), t + half(t))
+
+
+BODIES = {body.__name__: body for body in (scaled, stepped, reduced, runge_kutta)}
 
 
 def parts_of(result):
@@ -82,6 +94,37 @@ def test_any_value(engine, value, dtype):
                 assert got.dtype == want.dtype
 
 
+expressions = st.recursive(
+    st.sampled_from(["x", "t", "s", "0.5", "2", "x[::-1]"]),
+    lambda parts: st.one_of(
+        st.tuples(parts, st.sampled_from(["+", "-", "*", "/"]), parts).map(
+            lambda each: f"({' '.join(each)})"
+        ),
+        parts.map(lambda each: f"(-{each})"),
+        parts.map(lambda each: f"np.where(x > {each}, x, 2)"),
+        parts.map(lambda each: f"np.abs(x + {each})"),
+    ),
+    max_leaves=10,
+)
+
+
+@given(expressions, st.sampled_from(["f8", "f4", "i2"]), st.sampled_from([float, np.float64]))
+def test_random_expressions(text, dtype, kind):
+    body = eval(f"lambda x, t, s: ({text}) + x", {"np": np})
+    x, fused = (np.arange(1, 5001) % 7 + 1).astype(dtype), pk.fuse(body)
+    with np.errstate(all="ignore"):
+        for t, s in ((0.3, 0.2), (0.7, 1.5), (1.9, 0.1), (2.7, 0.9), (2.7, 2.7), (1.1, 0.0)):
+            try:
+                want = body(x, kind(t), kind(s))
+            except ZeroDivisionError:
+                with pytest.raises(ZeroDivisionError):
+                    fused(x, kind(t), kind(s))
+                continue
+            got = fused(x, kind(t), kind(s))
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-3 if dtype == "f4" else 1e-9, atol=1e-3)
+
+
 def sine(x, t):
     return x * math.sin(t)
 
@@ -128,12 +171,42 @@ def stored(x, t):
     return y
 
 
+def sign(t):
+    return 1 if t > 0.5 else -1
+
+
+def in_a_function(x, t):
+    return x * sign(half(t))
+
+
+def by_keyword(x, t):
+    return slope(x, t=t)
+
+
+def unpacked(x, t):
+    return slope(*(x, t))
+
+
 def compared(x, t):
     is_large = t > 0.5
     return x * (is_large + is_large)
 
 
-LOOKS = [compared, sine, branch, returned, formatted, listed, power, counted, by_name, attribute]
+LOOKS = [
+    in_a_function,
+    by_keyword,
+    unpacked,
+    compared,
+    sine,
+    branch,
+    returned,
+    formatted,
+    listed,
+    power,
+    counted,
+    by_name,
+    attribute,
+]
 
 
 @pytest.mark.parametrize("body", [*LOOKS, in_closure, stored])

@@ -2,15 +2,17 @@
 
 A body that uses a parameter `t` as an operand of arithmetic alone, as in `x * t`, `0.5 * t` or `x > t`, does
 the same for each value of `t`: a plan may take the number as an operand. Any other use may depend on its
-value or its type: `if t > 0`, `range(t)`, `math.sin(t)`, `return t`, a call of a function with it.
+value or its type: `if t > 0`, `range(t)`, `math.sin(t)`, `return t`. A function of the user's that gets the
+number by position is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
-from pycudakit.fusing.bytecode.number_uses import NONE, Done, FrameFlow, Node, Origins
-from pycudakit.fusing.bytecode.value_kinds import TRACER
+from pycudakit.fusing.bytecode.number_uses import NONE, Done, FrameFlow, Node, NumberFlow, Operands, Origins
+from pycudakit.fusing.bytecode.value_kinds import NULL, TRACER, Known, LocalFunction
 
 # Operators of two numbers that NumPy computes as Python does; a power is computed by its exponent's value.
 _SYMBOLS = frozenset("+ - * / += -= *= /=".split())  # noqa: SIM905
@@ -24,25 +26,55 @@ _REFLECTION = frozenset({"locals", "vars", "dir", "eval", "exec"})  # read varia
 
 
 class ScalarFlow(FrameFlow):
-    """Follows the parameters of one frame, and finds those that reach a use that is no arithmetic."""
+    """Follows the parameters of one frame, and finds those that reach a use that is no arithmetic.
 
-    looked_at: set[str]
+    Parameters
+    ----------
+    frame
+        The frame's number, its code, and more, as for FrameFlow.
+    callee
+        Returns the flow of an analysed function that the frame calls, by its frame's number.
 
-    def parameters_of_arithmetic(self, parameters: Collection[str]) -> frozenset[str]:
-        """Return those of the parameters that are only computed with."""
-        self._parameters = parameters
-        are_read_by_name = not _REFLECTION.isdisjoint(self._code.co_names)
-        self.looked_at = set(parameters if are_read_by_name else self._code.co_cellvars)
+    Attributes
+    ----------
+    looked_at, returned
+        The parameters that reach another use, and those that the result may be computed from.
+    """
+
+    def __init__(self, frame: tuple[Any, ...], callee: Callable[[int], ScalarFlow]) -> None:
+        super().__init__(NumberFlow(), *frame)
+        self._callee = callee
+        code = self._code
+        self.parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        are_read_by_name = not _REFLECTION.isdisjoint(code.co_names)
+        self.looked_at = set(self.parameters if are_read_by_name else code.co_cellvars)
+        self.returned: set[str] = set()
         self.follow()
-        return frozenset(parameters) - self.looked_at
 
     def _first_names(self, names: Iterable[str]) -> dict[str, Origins]:
-        return {
-            name: frozenset({("parameter", name)}) if name in self._parameters else NONE for name in names
-        }
+        return {name: frozenset({("parameter", name)}) if name in self.parameters else NONE for name in names}
 
-    def _look(self, origins: Collection[Node]) -> None:
-        self.looked_at.update(name for kind, name in origins if kind == "parameter")
+    @staticmethod
+    def _parameters_in(origins: Collection[Node]) -> set[str]:
+        return {name for kind, name in origins if kind == "parameter"}
+
+    def _call(self, done: Done, operands: Operands) -> Origins:
+        """Follow a call; return the parameters that its result may be computed from."""
+        count = done.instruction.arg if done.instruction.rule in ("call", "call_function") else 0
+        called, arguments = operands[: len(operands) - count], operands[len(operands) - count :]
+        kinds = [kind for kind, _ in called if kind is not NULL]
+        is_plain = len(kinds) == 1 and type(kinds[0]) in (Known, LocalFunction)
+        if done.frame is None or not is_plain or done.before.keyword_names:
+            self.looked_at |= self._parameters_in(NONE.union(*[origins for _, origins in operands]))
+            return NONE
+        callee, made = self._callee(done.frame), NONE
+        for index, (_, origins) in enumerate(arguments):
+            name = callee.parameters[index] if index < len(callee.parameters) else ""
+            if not name or name in callee.looked_at:
+                self.looked_at |= self._parameters_in(origins)
+            elif name in callee.returned:
+                made |= origins
+        return made
 
     def _use(self, done: Done) -> None:
         """Run an instruction that does more than move values."""
@@ -57,6 +89,10 @@ class ScalarFlow(FrameFlow):
             pass
         elif is_arithmetic or (rule == "unary" and name == "UNARY_NEGATIVE"):
             made = origins  # it is such a number, too
+        elif rule == "return":
+            self.returned |= self._parameters_in(origins)
+        elif origins and rule.startswith("call"):
+            made = self._call(done, operands)
         else:
-            self._look(origins)
+            self.looked_at |= self._parameters_in(origins)
         self.stack += [made] * (len(done.after.stack) - done.floor)

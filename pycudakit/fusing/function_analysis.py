@@ -281,8 +281,7 @@ def _repeat(
             flow = this_round.number_flow()
             analysis.scalar_parameters = this_round.scalar_parameters()
         finally:
-            this_round.frames.clear()
-            this_round.flows.clear()  # which refer to the round, and so keep the arguments
+            this_round.forget()  # what refers to the round, and so keeps the arguments
         if at_once is None or (sites := flow.sites_at_once()) <= at_once:
             return flow
         at_once = at_once | sites
@@ -347,6 +346,12 @@ class _Round:
         for follow in self.flows:
             follow(flow)
         return flow
+
+    def forget(self) -> None:
+        """Drop the frames and all that refers to them."""
+        self.flows.clear()
+        self.frames.clear()
+        self._scalar_flows.clear()
 
     def scalar_parameters(self) -> frozenset[str]:
         """Return the parameters that the fused function only computes with."""

@@ -33,7 +33,7 @@ _MAX_BYTES = 256 << 20  # of the runs that are idle
 _MAX_FAILURES = 2  # replays in succession that must be traced after all, before a plan is dropped
 _MAX_IDLE = 2  # runs of one plan
 _MAX_LENGTH = 64  # of a tuple among the arguments
-SCALAR_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
+_OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
@@ -78,12 +78,14 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     addresses: list[int] = []
     bounds: list[tuple[int, int]] = []
     scalars: dict[int | str, Array] = {}
+    types: list[tuple[int | str, type]] = []  # of the numbers, whose arrays have one dtype
     scalar_arguments = function.scalar_arguments
-    if scalar_arguments:
+    if scalar_arguments and not _OPERAND_TYPES.isdisjoint(map(type, (*args, *kwargs.values()))):
         named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
         for key, value in named:
-            if key in scalar_arguments and type(value) in SCALAR_TYPES:
+            if key in scalar_arguments and type(value) in _OPERAND_TYPES:
                 scalars[key] = np.array(value)
+                types.append((key, type(value)))
         args = [scalars.get(index, value) for index, value in enumerate(args)]
         kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
     try:
@@ -100,8 +102,7 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
-    types = tuple([(key, type(value)) for key, value in named if key in scalars]) if scalars else ()
-    key_of_call = engine, guard_values, positional, keyword or (), types
+    key_of_call = engine, guard_values, positional, keyword or (), tuple(types)
     return Signature(key_of_call, arrays, addresses, engine, scalars)
 
 

@@ -272,6 +272,13 @@ void check_state() {
     release();
 }
 
+pk_options options_for(const int64_t &device) {
+    pk_options options{};
+    options.devices = reinterpret_cast<uint64_t>(&device);
+    options.device_count = 1;
+    return options;
+}
+
 // Results for the host are there when a call on host memory returns, whether it has a current stream or not.
 // The device that computes them copies them back: the faked runtime refuses other ones.
 void check_results() {
@@ -284,9 +291,7 @@ void check_results() {
                 pk::Layout layout;
                 layout.shape = {size};
                 layout.size = size;
-                pk_options options{};
-                options.devices = reinterpret_cast<uint64_t>(&device);
-                options.device_count = 1;
+                const pk_options options = options_for(device);
                 pk_report report{};
                 pk::Call call(&options, &report);
                 call.begin(size);
@@ -318,9 +323,7 @@ void check_results_in_residency() {
     constexpr int64_t SIZE = 200'000;
     const int64_t device = 1;
     std::vector<int64_t> in(size_t(SIZE), 21), host(size_t(SIZE), -1);
-    pk_options options{};
-    options.devices = reinterpret_cast<uint64_t>(&device);
-    options.device_count = 1;
+    const pk_options options = options_for(device);
     pk_report report{};
     pk::Call call(&options, &report);
     call.begin(SIZE);

@@ -281,7 +281,7 @@ def _repeat(
             flow = this_round.number_flow()
             analysis.scalar_parameters = this_round.scalar_parameters()
         finally:
-            this_round.forget()  # what refers to the round, and so keeps the arguments
+            this_round.forget()  # break the reference cycle that keeps the arguments alive
         if at_once is None or (sites := flow.sites_at_once()) <= at_once:
             return flow
         at_once = at_once | sites

@@ -594,7 +594,7 @@ def test_a_plan_is_data():
         (plan,) = fused._plans.plans()
         x = numbers(9, 40, seed=5)
         run = PlanRun(pickle.loads(pickle.dumps(plan)))
-        result = run.run_with([x], [x.ctypes.data], "replayed")
+        result = run.result(run.compute([x], [x.ctypes.data], "replayed"))
         np.testing.assert_array_equal(result, fused(x))
 
 

@@ -192,6 +192,22 @@ class Scheduler:
                 self._compare_numbers(node)
         return self.to_host(tracer)
 
+    def truth_value(self, tracer: Tracer) -> bool:
+        """Return a tracer's truth value, on which Python branches: a graph break.
+
+        The replays of a captured call go on if they have the same one.
+        """
+        operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
+        if capture is None or self.has_stopped_deferring or tracer.node.shape:
+            return bool(self.concretize(tracer, operation))
+        if tracer.node.array is None:
+            self._store_reduced(tracer.node)
+        array = self.materialize(tracer)
+        graph_break = break_at_caller(operation)
+        self.breaks.append(graph_break)
+        capture.add_branch(array, graph_break)
+        return bool(array)
+
     def _compare_numbers(self, node: Node) -> None:
         """Compute a comparison of numbers on the host by NumPy, which needs no kernel."""
         function = node.function

@@ -752,7 +752,7 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     The body runs with tracers in place of the arrays among the arguments. A tracer records operations; they
     are computed when a value is needed, on the current engine, with the bits of the library functions called
     one by one. Calls of a body without side effects are replayed from the third one with a signature on: the
-    recorded operations run without Python.
+    recorded operations run without Python. On the engine ``"cpu"`` it may have branches on computed numbers.
 
     Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
     function, the recorded operations are computed before the body goes on. This is a graph break;

@@ -148,7 +148,7 @@ class Scheduler:
         array = node.array
         assert array is not None  # noqa: S101
         if node.buffer is None and not (tracer.is_scalar and not self.buffers.scope.is_open):
-            node.buffer = self.buffers.buffer_for(array)
+            node.set_buffer(self.buffers.buffer_for(array))
         return array
 
     def to_host(self, tracer: Tracer) -> Array:

@@ -179,7 +179,10 @@ class Fused(Generic[P, R]):
             result = self._run_automatically(arrays, args, kwargs, tables)
             return result
         if signature is None or not self._plans.may_capture(signature, is_warm=False):
+            known_scalars = self.scalar_arguments
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+            if signature is not None and self.scalar_arguments is not known_scalars:
+                self._plans.note(host_replay.signature_of(self, engine, args, kwargs))
             return result
         run_captured = functools.partial(self._run_captured, args, kwargs)
         result = self._plans.capture(signature, self._name, run_captured)

@@ -194,11 +194,16 @@ class PlanCache:
         tree = None if entry is None else entry.tree
         return None if tree is None or tree.has_branches else tree.root.step.plan
 
+    def note(self, signature: Signature | None) -> None:
+        """Note that a call was seen."""
+        if signature is not None and self._entries[signature.key] is None:
+            self._entries[signature.key] = _Entry()
+
     def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
         """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
         entry = self._entries[signature.key]
         if entry is None:
-            self._entries[signature.key] = _Entry()
+            self.note(signature)
             return is_warm
         is_wanted = entry.lacks_path and not (is_automatic and entry.is_late)
         return is_wanted and ignores_underflow() and not raises_warnings()

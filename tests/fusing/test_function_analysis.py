@@ -102,7 +102,18 @@ def helper(x, *, factor=1):
     return x * factor
 
 
-@pytest.mark.parametrize("function", [pure_arithmetic, local_containers, closures, handlers, keywords])
+def methods_in_a_loop(x):
+    x = x[:40].reshape(20, 2)
+    for _ in range(3):
+        distances = x[:, None] - x[None]
+        weights = (distances**2).sum(-1) + np.eye(len(x))
+        x = x + (weights[:, :, None] * distances).sum(1)
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [pure_arithmetic, local_containers, closures, handlers, keywords, methods_in_a_loop]
+)
 def test_functions_without_a_risky_instruction(function):
     fused = pk.fuse(function)
     x = np.linspace(1, 2, 20_000)

@@ -141,6 +141,49 @@ def test_loops_of_known_lengths_are_replayed(engine):
         assert is_replayed()
 
 
+def test_the_third_call_with_a_tolerance_is_replayed(engine):
+    """The tolerance is an operand: the calls with all tolerances have one tree."""
+
+    def body(x, tolerance):
+        while np.max(x) > tolerance:
+            x = x * 0.5
+        return x
+
+    fused = pk.fuse(body)
+    for tolerance in (1.0, 1.5, 1.25, 40.0, 1.1):
+        x = numbers()
+        assert_same(fused(x, tolerance), body(x, tolerance))
+        if tolerance in (1.25, 1.1) and engine == "cpu":
+            assert is_replayed()
+    if engine == "cpu":
+        assert tree_of(fused).paths == 2
+
+
+def escapes(c, turns):
+    z, count = np.zeros_like(c), np.zeros(c.shape, int)
+    for _ in range(turns):
+        z = z * z * 0.5 - z * 0.25 + c
+        inside = np.abs(z) <= 2
+        count += inside
+        z = np.where(inside, z, 2.0)
+        if not inside.any():
+            break
+    return count, z
+
+
+def test_turns_of_a_loop_that_looks_are_not_computed_again(engine):
+    """Also if the loop looks at another array than the one that it goes on with."""
+    c = numbers(10_000) / 25 - 2
+    fused = pk.fuse(escapes)
+    lengths = []
+    for turns in (4, 4, 20, 20):
+        assert_same(fused(c, turns), escapes(c, turns))
+        if engine == "cpu" and turns == 20:
+            plans = fused._plans.plans()
+            lengths.append(max(len(each.arguments[0]) for plan in plans for each in plan.requests))
+    assert all(length < 60 for length in lengths)
+
+
 def test_equal_segments_share_their_runs(engine):
     fused = pk.fuse(halved)
     for _ in range(3):
@@ -244,6 +287,17 @@ def test_constants_are_no_branches(engine):
     fused = pk.fuse(body)
     for _ in range(3):
         np.testing.assert_array_equal(fused(numbers()), numbers() + 1)
+    if engine == "cpu":
+        assert is_replayed()
+
+
+def test_generator_expressions_are_replayed(engine):
+    def body(x):
+        return sum(np.roll(x, shift) * weight for shift, weight in enumerate((3.0, 2.0, 1.0)) if weight)
+
+    fused = pk.fuse(body)
+    for seed in range(4):
+        np.testing.assert_array_equal(fused(numbers(seed=seed)), body(numbers(seed=seed)))
     if engine == "cpu":
         assert is_replayed()
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -262,9 +262,9 @@ class FusedKernel:
         self.function = _function(tuple(self._instructions), results)
 
     @property
-    def nodes(self) -> Container[Node]:
+    def nodes(self) -> KeysView[Node]:
         """The nodes that the kernel reads and computes."""
-        return self._slots
+        return self._slots.keys()
 
     def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
         """Return the compiled program for outputs of these dtypes."""

@@ -111,8 +111,16 @@ def methods_in_a_loop(x):
     return x
 
 
+def lists_in_lists(x):
+    first = [1.0]
+    first.append(x[0])
+    sums = np.cumsum(np.concatenate([first, x]))
+    return np.concatenate([[0.0], sums[2:], [x.max()]])
+
+
 @pytest.mark.parametrize(
-    "function", [pure_arithmetic, local_containers, closures, handlers, keywords, methods_in_a_loop]
+    "function",
+    [pure_arithmetic, local_containers, closures, handlers, keywords, methods_in_a_loop, lists_in_lists],
 )
 def test_functions_without_a_risky_instruction(function):
     fused = pk.fuse(function)
@@ -337,8 +345,21 @@ def imports(x, thing):
     return x * math.pi, thing
 
 
+def writes_by_a_list_in_a_list(x, thing):
+    inner = [1.0]
+    outer = [inner, x]
+    old = x * 2
+    inner.append(thing)
+    outer[0][1].u[:] = 1
+    return old
+
+
 @pytest.mark.parametrize(
-    "function", [stores_by_attribute, stores_in_a_list, calls_an_argument, writes_escaped_arrays, imports]
+    "function",
+    [
+        *(stores_by_attribute, stores_in_a_list, calls_an_argument, writes_escaped_arrays, imports),
+        writes_by_a_list_in_a_list,
+    ],
 )
 def test_functions_with_a_risky_instruction(function):
     analysis = analyse(function, (np.ones(3), Thing()), {})

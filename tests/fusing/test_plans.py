@@ -117,7 +117,26 @@ def repeated(x):
     return view, view, total, total, pair, pair
 
 
+def running(x):
+    return np.maximum.accumulate(x), np.minimum.accumulate(x[:80].reshape(8, 10), axis=1)
+
+
+def norms(x):
+    matrix = x[:80].reshape(8, 10)
+    norms = np.linalg.norm(x), np.linalg.norm(x, 1), np.linalg.norm(matrix, axis=0)
+    return x / norms[0], norms, np.linalg.norm(matrix, np.inf, axis=1, keepdims=True)
+
+
+def joined(x):
+    """Concatenate lists of numbers and arrays."""
+    sums = np.cumsum(np.concatenate([[0.0], x]))
+    return sums[5:] - sums[:-5], np.concatenate([[1, 2], x[:3] * 2, [x.size]])
+
+
 BODIES = {
+    "running": (running, lambda seed: (numbers(90, seed=seed),)),
+    "norms": (norms, lambda seed: (numbers(90, seed=seed),)),
+    "joined": (joined, lambda seed: (numbers(90, seed=seed),)),
     "step": (step, lambda seed: (numbers(400, seed=seed), 30)),
     "softmax": (softmax, lambda seed: (numbers(30, 40, seed=seed),)),
     "standardise": (standardise, lambda seed: (numbers(3000, seed=seed),)),
@@ -152,7 +171,7 @@ def test_replays_are_numpys(engine, name):
         numpys, traced = copied(ours), copied(ours)
         result, expected = fused(*ours), body(*numpys)
         if engine != "auto":  # which replays where that is fastest
-            assert is_replayed() == (turn >= 2 and (engine == "cpu" or name != "products"))
+            assert is_replayed() == (turn >= 2 and (engine == "cpu" or name not in ("norms", "products")))
         same_bits = pk.fuse(body)(*traced)  # its first call is traced
         same = {
             id(one): other for one, other in zip(traced, ours, strict=True) if isinstance(one, np.ndarray)

@@ -40,7 +40,9 @@ _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
 _MAX_SECONDS = 10.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
-_REDUCTIONS = frozenset("all any argmax argmin count_nonzero dot max mean min prod ptp std sum var".split())  # noqa: SIM905
+_REDUCTIONS = frozenset(
+    "all any argmax argmin count_nonzero dot max mean min norm prod ptp std sum var".split()  # noqa: SIM905
+)
 
 
 def key_of_constant(value: Any) -> Any:

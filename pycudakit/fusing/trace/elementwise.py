@@ -278,6 +278,8 @@ class ElementwiseTrace(TiledScheduler):
         if type(value) is Tracer:
             return value
         array = np.asarray(value)
+        if not isinstance(value, np.ndarray) and (capture := self.capture) is not None:
+            capture.add_constant(array)
         buffer = self.buffers.buffer_of(array)
         tracer = self.wrap(array)
         is_in_buffer = not isinstance(value, np.ndarray) or (buffer is not None and buffer.contains(array))

@@ -217,7 +217,7 @@ class Fused(Generic[P, R]):
             numbers = self._numbers_in(args, kwargs)
             best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if (best is None or type(best) is _CallsLeft) and 0 < size <= SMALL_ARRAYS and not self._strict:
+        if (best is None or type(best) is _CallsLeft) and size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
             return self._run_by_numpy(args, kwargs)

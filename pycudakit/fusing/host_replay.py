@@ -90,7 +90,8 @@ class _Entry:
         """Whether the next call is to be captured."""
         tree = self.tree
         is_known = tree is not None and not (tree.has_missed and tree.paths < _MAX_PATHS)
-        return self.is_replayable and not is_known and self.failed_captures < _MAX_FAILED_CAPTURES
+        is_due = self.misses & (self.misses - 1) == 0  # 1, 2, 4, 8, ...: a capture takes longer than a trace
+        return self.is_replayable and not is_known and is_due and self.failed_captures < _MAX_FAILED_CAPTURES
 
 
 def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signature | None:

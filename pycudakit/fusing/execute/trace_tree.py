@@ -161,7 +161,8 @@ class TraceTree:
     def bytes(self) -> int:
         """The memory of the idle runs, and of the arrays that no call uses."""
         free = sum([each.size() * len(arrays) for each, arrays in list(self._free.items())])
-        return free + sum([runs.bytes for runs in self._runs.values()])
+        alive = [ref() for ref in self._runs.valuerefs()]  # other threads may add some meanwhile
+        return free + sum([runs.bytes for runs in alive if runs is not None])
 
     def _allocate(self, new: NewArray) -> Array:
         """Return an array for a segment."""

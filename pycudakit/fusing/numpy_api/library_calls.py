@@ -154,16 +154,18 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
 
 def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Compute `matmul` or `dot` in a call that is to be replayed; return None if it cannot be."""
-    is_plain = len(arguments) == 2 and not keywords and all(type(each) is Tracer for each in arguments)
-    if not is_plain or any(each.is_scalar for each in arguments):
+    factors = [_factor(trace, each) for each in arguments]
+    if len(factors) != 2 or keywords or any(each is None for each in factors):
         return None
-    a, b = map(trace.materialize, arguments)
+    a, b = map(trace.materialize, factors)
     if function.__name__ == "dot":
         return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
     if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):
         return _sums_of_nothing(trace, shape, a.dtype)
     result = np.empty(() if shape is None else shape, a.dtype)
+    if a.dtype == b.dtype and not result.size:
+        return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
     product = None if shape is None else product_of(a, b, result)
     capture = trace.capture
     if product is None or capture is None:
@@ -171,6 +173,14 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     native_call.run_numpy("matmul", _REASON_BLAS, lambda: np.matmul(a, b, out=result))
     capture.add_product(product, [a, b, result])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
+
+
+def _factor(trace: Trace, value: Any) -> Any:
+    """Return a tracer of an array; None for other values, and for large arrays that are not arguments."""
+    if type(value) is not np.ndarray:
+        return value if type(value) is Tracer and not value.is_scalar else None
+    node, is_large = trace.leaf_of(value)
+    return None if node is None or is_large else Tracer(trace, node)
 
 
 def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:

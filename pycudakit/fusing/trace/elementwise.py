@@ -270,7 +270,10 @@ class ElementwiseTrace(TiledScheduler):
             return leaf(*self.buffers.latest(array, buffer)), False
         self.buffers.mark_escaped(array)  # arguments that overlap it
         if array.nbytes <= MAX_SNAPSHOT_BYTES:
-            return leaf(array.copy("K")), False
+            snapshot = array.copy("K")
+            if (capture := self.capture) is not None:  # of a function whose other values are constants
+                capture.add_constant(snapshot)
+            return leaf(snapshot), False
         return leaf(array), True
 
     def lift(self, value: Any) -> Any:

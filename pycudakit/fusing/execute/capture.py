@@ -38,7 +38,7 @@ SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the 
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
-_MAX_SECONDS = 10.0  # that a captured call may take
+_MAX_SECONDS = 30.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset(
     "all any argmax argmin count_nonzero dot max mean min norm prod ptp std sum var".split()  # noqa: SIM905

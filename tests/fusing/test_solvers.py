@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers.solvers import SOLVERS
+from helpers.benchmark_modules import load
 
 import pycudakit as pk
+
+SOLVERS = load("solver_programs").SOLVERS
 
 
 def copied(values):

@@ -1,4 +1,7 @@
-"""Small numerical programs as people write them: `SOLVERS` maps each function to its arguments."""
+"""Small numerical programs as people write them: solvers.py times them, and tests compare them with NumPy.
+
+`SOLVERS` maps each function to its arguments. It may write to copies of these.
+"""
 
 import numpy as np
 

@@ -234,6 +234,17 @@ def test_any_signature(engine, data):
                 np.testing.assert_array_equal(one, other)
 
 
+def test_empty_results(engine):
+    def body(x):
+        return x[:0] + 1, x * 2, np.zeros((0, 3)), x[:0] @ x[:0], x[5:5].copy()
+
+    fused = pk.fuse(body)
+    for seed in range(4):
+        x = numbers(50, seed=seed)
+        for one, other in zip(fused(x), body(x), strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
+
+
 def test_results_are_new_in_each_call(engine):
     fused = pk.fuse(lambda x: (x + 1, x.sum()))
     arrays = [numbers(50, seed=seed) for seed in range(6)]

@@ -92,8 +92,12 @@ class Memory:
         self.is_read_by_python = False
 
     def mark_used(self, request: int, segment: int) -> None:
-        """Note that a request, or Python after it, reads or writes it."""
+        """Note that a request reads or writes it."""
         self.first_use, self.last_use = min(self.first_use, request), max(self.last_use, request)
+        self.mark_used_in(segment)
+
+    def mark_used_in(self, segment: int) -> None:
+        """Note that a segment, or Python at its end, uses it."""
         self.first_segment = min(self.first_segment, segment)
         self.last_segment = max(self.last_segment, segment)
 
@@ -241,7 +245,7 @@ class Capture:
         if self.engine != "cpu" or memory is None or not is_written or len(self.segments) >= _MAX_SEGMENTS:
             self.mark_not_replayable()
             return
-        memory.mark_used(self._request_count - 1, len(self.segments) - 1)
+        memory.mark_used_in(len(self.segments) - 1)
         memory.is_read_by_python = True
         segment = self.segments[-1]
         segment.condition, segment.outcome = array, bool(array)

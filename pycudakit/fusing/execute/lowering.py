@@ -81,14 +81,14 @@ class _Lowering:
             memory = self.capture.computed_memory(result.array)
             if not memory.is_written:
                 raise NotReplayableError
-            memory.last_segment = last
+            memory.mark_used_in(last)
             memory.is_read_by_python = True
         elif type(result) is np.ndarray and id(result) not in self.capture.argument_indices:
             memory = self.capture.computed_memory(result)
             is_plain = result.flags.writeable and not _is_broadcast(result)
             if not is_plain or not memory.is_written:
                 raise NotReplayableError
-            memory.last_segment = last
+            memory.mark_used_in(last)
             self.result_arrays[memory.number] = memory
         elif isinstance(result, (list, tuple)):
             for part in result:
@@ -241,7 +241,10 @@ class _SegmentLowering:
             *(self.written, finite, template, condition),
         )
         reads, makes = (tuple([memory.number for memory in each]) for each in (self._reads, self._makes))
-        identity = _digest([identities, constants])
+        looked_at = (
+            -1 if segment.condition is None else call.capture.computed_memory(segment.condition).number
+        )
+        identity = _digest([identities, constants, looked_at])
         return Step(plan, reads, makes, identity, segment.outcome)
 
     def _number(self, array: Array) -> Number:

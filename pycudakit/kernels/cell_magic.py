@@ -18,7 +18,8 @@ def register(shell: Any) -> None:
         Compiler options may follow `%%cuda`, such as `-DSIZE=16`. A call gives the threads of a block, and
         the blocks: `twice(x, np.int32(x.size), block=256, grid=pk.grid_for(x.size, 256))`.
         """
-        module = SourceModule(cell, options=shlex.split(line), name="cell.cu")
+        # A blank line in place of `%%cuda`: the compiler's line numbers are the cell's.
+        module = SourceModule(f"\n{cell}", options=shlex.split(line), name="cell.cu")
         kernels = [name for name in module.functions if "<" not in name]
         if not kernels:
             raise errors.InvalidArgument(

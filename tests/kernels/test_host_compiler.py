@@ -370,6 +370,32 @@ def test_draws_are_distributed_as_they_say(engine, curand):
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "__global__ void f(float *x) {\n    if (x[0]) {\n        x[1] = 2;\n}\n",
+        "__global__ void f(float *x) { /* \n x[0] = 2; }",
+    ],
+)
+def test_an_unclosed_brace(source):
+    with engine("cpu"), pytest.raises(errors.CompileError) as caught:
+        SourceModule(source)
+    first, *_, last = str(caught.value).splitlines()
+    assert first.startswith("kernel.cu does not compile with ")
+    assert last == "kernel.cu: a brace or a comment is not closed"
+    assert "table of kernels" not in str(caught.value)
+    assert "options" not in str(caught.value)
+
+
+def test_a_path_is_no_source():
+    with pytest.raises(errors.InvalidArgument) as caught:
+        SourceModule("waves.cu")
+    assert str(caught.value) == (
+        "source is 'waves.cu'; give the text, Path('waves.cu').read_text(), or for a file with host code use "
+        "pk.wrap('waves.cu')"
+    )
+
+
+@pytest.mark.parametrize(
     ("compiler", "message"),
     [
         (

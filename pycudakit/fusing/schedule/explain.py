@@ -151,6 +151,10 @@ class Explained:
         """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""
         return _Picture(self).drawn()
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Print the text, for IPython in a terminal."""
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         """Return the drawing and the text, for Jupyter."""
         return f"{self.svg()}<pre>{escape(str(self))}</pre>"

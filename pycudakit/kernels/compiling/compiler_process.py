@@ -77,7 +77,7 @@ def run(command: list[str], name: str, directory: str | None) -> tuple[str, str]
             f"{name}: {command[0]} exceeded {error.timeout:g} seconds, and was stopped; set "
             "PYCUDAKIT_COMPILE_LIMIT to more seconds, or to 0 for no limit"
         ) from None
-    log = done.stderr.strip()
+    log = _of_user(done.stderr.strip(), name)
     if done.returncode != 0:
         rule = log or (
             f"no output, exit status {done.returncode}"
@@ -126,6 +126,15 @@ def _limit() -> float | None:
             f"PYCUDAKIT_COMPILE_LIMIT is {setting!r}; give seconds, such as 600, or 0 for no limit"
         )
     return seconds or None
+
+
+def _of_user(log: str, name: str) -> str:
+    """Return a log without the lines for the code around the source, which an unclosed brace reaches."""
+    around = re.compile(r"the table of kernels:|options:\d+:\d+: note: to match this")
+    lines = [line for line in log.splitlines() if not around.match(line)]
+    if re.search(r"^options:\d+:\d+: note: to match this '{'", log, re.MULTILINE):
+        lines.append(f"{name}: a brace or a comment is not closed")
+    return "\n".join(lines) or log
 
 
 def _remedy(log: str, command: Sequence[str]) -> str:

@@ -386,6 +386,14 @@ def test_an_unclosed_brace(source):
     assert "options" not in str(caught.value)
 
 
+def test_templates_in_a_wrapped_source(engine):
+    with pytest.raises(
+        errors.CompileError, match=r"needs SourceModule\(\.\.\., no_extern_c=True\)\s*$"
+    ) as caught:
+        SourceModule("template <class T> __global__ void f(T *x) {}\n__global__ void g(int *x) {}")
+    assert "options" not in str(caught.value)
+
+
 def test_a_path_is_no_source():
     with pytest.raises(errors.InvalidArgument) as caught:
         SourceModule("waves.cu")

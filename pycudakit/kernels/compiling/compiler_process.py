@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
+from pycudakit.kernels.compiling.extern_c import TEMPLATE_REMEDY
 
 HEADERS = Path(__file__).parent / "include"  # of the dialect
 _MISSING = (
@@ -130,7 +131,7 @@ def _limit() -> float | None:
 
 def _of_user(log: str, name: str) -> str:
     """Return a log without the lines for the code around the source, which an unclosed brace reaches."""
-    around = re.compile(r"the table of kernels:|options:\d+:\d+: note: to match this")
+    around = re.compile(r"the table of kernels:|options:\d+:\d+: note: ")
     lines = [line for line in log.splitlines() if not around.match(line)]
     if re.search(r"^options:\d+:\d+: note: to match this '{'", log, re.MULTILINE):
         lines.append(f"{name}: a brace or a comment is not closed")
@@ -138,7 +139,9 @@ def _of_user(log: str, name: str) -> str:
 
 
 def _remedy(log: str, command: Sequence[str]) -> str:
-    """Return a hint that lists the folders in which a missing header was searched."""
+    """Return a hint about templates, or the folders in which a missing header was searched."""
+    if re.search(r"error: template(?: with C|s must have C\+\+) linkage", log):
+        return f"\n{TEMPLATE_REMEDY}"
     missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
     if missing is None:
         return ""

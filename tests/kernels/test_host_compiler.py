@@ -2,12 +2,13 @@
 
 import errno
 import os
+import re
 
 import numpy as np
 import pytest
 from helpers.user_kernels import RNG, run
 
-from pycudakit import engine, errors
+from pycudakit import engine, errors, wrap
 from pycudakit.kernels import In, InOut, Out, SourceModule
 from pycudakit.kernels.compiling import compiler_process
 
@@ -370,20 +371,31 @@ def test_draws_are_distributed_as_they_say(engine, curand):
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "last"),
     [
-        "__global__ void f(float *x) {\n    if (x[0]) {\n        x[1] = 2;\n}\n",
-        "__global__ void f(float *x) { /* \n x[0] = 2; }",
+        (
+            "__global__ void f(float *x) {\n  if (x[0]) {\n    x[1] = 2;\n}\n",
+            r"kernel\.cu: a brace is not closed",
+        ),
+        ("__global__ void f(float *x) { /* \n x[0] = 2; }", r"kernel\.cu:1:.*"),
+        ("#include <cub/cub.cuh>\n", r"cub/cub\.cuh is for GPUs: the CPU engine has no such library"),
     ],
 )
-def test_an_unclosed_brace(source):
+def test_logs_have_the_lines_of_the_source(source, last):
     with engine("cpu"), pytest.raises(errors.CompileError) as caught:
         SourceModule(source)
-    first, *_, last = str(caught.value).splitlines()
-    assert first.startswith("kernel.cu does not compile with ")
-    assert last == "kernel.cu: a brace or a comment is not closed"
-    assert "table of kernels" not in str(caught.value)
-    assert "options" not in str(caught.value)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("kernel.cu does not compile with ")
+    assert re.fullmatch(last, lines[-1])
+    assert not any(line.startswith(("the table", "options")) for line in lines)
+
+
+def test_an_unclosed_brace_in_a_wrapped_file():
+    source = 'extern "C" int f(const float *x, int n) {\n    if (n) {\n        return 1;\n}\n'
+    with engine("cpu"), pytest.raises(errors.CompileError) as caught:
+        wrap(source)
+    assert str(caught.value).splitlines()[-1] == "source.cu: a brace is not closed"
+    assert "table" not in str(caught.value)
 
 
 def test_templates_in_a_wrapped_source(engine):

@@ -19,6 +19,7 @@ from pycudakit import errors
 from pycudakit.kernels.compiling.extern_c import TEMPLATE_REMEDY
 
 HEADERS = Path(__file__).parent / "include"  # of the dialect
+_OF_GPUS = re.compile(r"thrust/|cub/|cu(?:blas|dnn|fft|rand|solver|sparse)")  # headers
 _MISSING = (
     "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is missing: install g++ "
     "or clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install;"
@@ -131,10 +132,10 @@ def _limit() -> float | None:
 
 def _of_user(log: str, name: str) -> str:
     """Return a log without the lines for the code around the source, which an unclosed brace reaches."""
-    around = re.compile(r"the table of kernels:|options:\d+:\d+: note: ")
+    around = re.compile(r"the table of \w+:|function_table\.h:|options:\d+:\d+: note: ")
     lines = [line for line in log.splitlines() if not around.match(line)]
-    if re.search(r"^options:\d+:\d+: note: to match this '{'", log, re.MULTILINE):
-        lines.append(f"{name}: a brace or a comment is not closed")
+    if re.search(r"^the table of \w+:\d+:\d+: error: expected '}'", log, re.MULTILINE):
+        lines.append(f"{name}: a brace is not closed")
     return "\n".join(lines) or log
 
 
@@ -145,6 +146,8 @@ def _remedy(log: str, command: Sequence[str]) -> str:
     missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
     if missing is None:
         return ""
+    if _OF_GPUS.match(missing[1]) and "nvcc" not in command[0]:
+        return f"\n{missing[1]} is for GPUs: the CPU engine has no such library"
     searched = [word[2:] for word in command if word.startswith("-I") and word != f"-I{HEADERS}"]
     looked = ", ".join(searched) or "the compiler's own folders"
     return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs"

@@ -4,6 +4,7 @@
     python benchmarks/gallery.py --from here.json there.json --write
 
 A program and NumPy's version of it run in turn, after a short run of both; a time is the least of its rounds.
+Of several files, the first has NumPy's times.
 """
 
 import argparse
@@ -127,10 +128,10 @@ def our_pictures(image):
 # NumPy, a comparison of their results, and the words for NumPy's.
 
 
-def sliced(name, steps):
+def sliced(name, size, steps):
     """Return the work of a program by slices and by a kernel: the fused function against itself in NumPy."""
     program = load(name)
-    first = program.plate(256) if name == "heat_slices" else program.run(256, 2)[0]
+    first = program.plate(size) if name == "heat_slices" else program.run(size, 2)[0]
     return (
         lambda: program.by_slices(first.copy(), steps),
         lambda: program.by_slices.__wrapped__(first.copy(), steps),
@@ -140,11 +141,11 @@ def sliced(name, steps):
 
 
 def heat_slices(part):
-    return sliced("heat_slices", max(2, int(400 * part)))
+    return sliced("heat_slices", 1024, max(2, int(400 * part)))
 
 
 def life_slices(part):
-    return sliced("life_slices", max(2, int(600 * part)))
+    return sliced("life_slices", 2048, max(2, int(600 * part)))
 
 
 def mandelbrot_zoom(part):
@@ -260,6 +261,14 @@ WORKS = {
 }
 
 
+# The works that are larger than those of the programs.
+SIZES = {
+    "heat_slices": "by slices, for a plate of 1024 x 1024",
+    "life_slices": "by slices, for a board of 2048 x 2048",
+    "image_pipeline": "for a picture of 12 megapixels",
+}
+
+
 # ---- Measuring and writing ----------------------------------------------------------------------------
 
 
@@ -301,7 +310,7 @@ def measure(name, part, rounds):
 
 def line(name, times):
     """Return the line of a page."""
-    detail = " for a picture of 12 megapixels" if name == "image_pipeline" else ""
+    detail = f" {SIZES[name]}" if name in SIZES else ""
     return f"Times{detail}: {', '.join(f'{title} {format_seconds(each)}' for title, each in times.items())}."
 
 
@@ -319,14 +328,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a part of each work, to try the script")
     parser.add_argument("--json", type=Path, help="write the times into this file")
-    parser.add_argument("--from", type=Path, nargs="+", dest="files", help="files of other runs, joined")
+    parser.add_argument(
+        "--from",
+        type=Path,
+        nargs="+",
+        dest="files",
+        help="files of other runs, joined: the first with a time counts",
+    )
     parser.add_argument("--write", action="store_true", help="put the lines into docs/gallery/")
     parser.add_argument("--force", action="store_true", help="measure on a busy machine, too")
     options = parser.parse_args()
     found = {}
     for file in options.files or ():
         for name, times in json.loads(file.read_text(encoding="utf-8")).items():
-            found.setdefault(name, {}).update(times)
+            for title, seconds in times.items():
+                found.setdefault(name, {}).setdefault(title, seconds)
     if not options.files:
         if not (options.force or options.quick or are_processors_idle()):
             sys.exit(

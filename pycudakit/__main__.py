@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.InvalidArgument) else 1
     except FileNotFoundError as error:  # of the call
-        print(f"pycudakit: {error}", file=sys.stderr)
+        print(f"pycudakit: there is no file {error.filename}" if error.filename else error, file=sys.stderr)
         return 2
     except OSError as error:  # writing to stdout or a file failed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

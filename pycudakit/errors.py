@@ -48,7 +48,13 @@ class CompileError(Error):
 
         hidden = (os.path.dirname(__file__) + os.sep, f"{os.sep}IPython{os.sep}")
         told = traceback.TracebackException.from_exception(self)
-        frames = [frame for frame in told.stack if not any(each in frame.filename for each in hidden)]
+        frames = [
+            frame
+            for frame in told.stack
+            # IPython's call of `%%cuda` has the whole cell in its line.
+            if not any(each in frame.filename for each in hidden)
+            and not (frame.line or "").startswith("get_ipython().run_cell_magic(")
+        ]
         lines = traceback.StackSummary.from_list(frames).format()
         head = ["Traceback (most recent call last):\n"] if lines else []
         return "".join([*head, *lines, *told.format_exception_only()]).splitlines()

@@ -46,7 +46,7 @@ class Row:
     exact: bool = True
 
 
-def normal_distribution(x: Any) -> Any:
+def _normal_distribution(x: Any) -> Any:  # a public name would be taken for a function of the library
     """Return the cumulative normal distribution, by formula 26.2.17 of Abramowitz and Stegun."""
     k = 1 / (1 + 0.2316419 * np.abs(x))
     polynomial = k * (
@@ -61,7 +61,7 @@ def black_scholes(price: Any, strike: Any, years: Any, rate: float = 0.03, volat
     spread = volatility * np.sqrt(years)
     d1 = (np.log(price / strike) + (rate + volatility**2 / 2) * years) / spread
     discounted = strike * np.exp(-rate * years)
-    return price * normal_distribution(d1) - discounted * normal_distribution(d1 - spread)
+    return price * _normal_distribution(d1) - discounted * _normal_distribution(d1 - spread)
 
 
 def collatz_by_numpy(start: Array) -> Array:

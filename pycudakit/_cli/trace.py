@@ -104,7 +104,8 @@ def _status(script: str) -> int:
 
 def _table(profile: pk.Profile, lines: Sequence[int | None]) -> Iterator[str]:
     if not profile.calls:
-        yield "The script made no call in its main thread; pk.profile() inside it collects those of another."
+        yield "The script called no function of pycudakit in its main thread."
+        yield "pk.profile(), in another thread, collects the calls of that thread."
     elif len(profile.calls) <= LINES:
         numbers = ["line"]
         for call, line in zip(profile.calls, lines, strict=True):

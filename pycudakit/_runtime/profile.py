@@ -31,6 +31,10 @@ class Profile:
         """Return a table with a line for each call, and a total."""
         return "\n".join(_table(self.calls))
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Print the table, for IPython in a terminal."""
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         """Return the table as HTML, for notebooks."""
         rows = rows_of(self.calls)

@@ -41,11 +41,13 @@ class Display:
     ----------
     total
         The number of steps or elements.
+    elapsed
+        The seconds since the work began.
     **style
         Further arguments for tqdm.
     """
 
-    def __init__(self, total: int, **style: Any) -> None:
+    def __init__(self, total: int, elapsed: float = 0.0, **style: Any) -> None:
         self._shown = _is_interactive(sys.stderr)
         self._bar: Any = None
         if self._shown:
@@ -56,6 +58,7 @@ class Display:
             except ImportError:
                 return
             self._bar = tqdm(total=total, leave=False, dynamic_ncols=True, mininterval=0.0, **style)
+            self._bar.start_t -= elapsed  # or the rate would be too high
 
     def show(self, done: int, label: str, line: str) -> None:
         """Show the amount done: the bar with its label, or else `line`."""
@@ -147,5 +150,6 @@ class CallProgress:
 
     def _show(self, done: int, label: str, line: str) -> None:
         if self._display is None:
-            self._display = Display(self._size, unit=" elements", unit_scale=True)
+            elapsed = time.perf_counter() - self._long + FIRST_REPORT_SECONDS
+            self._display = Display(self._size, elapsed, unit=" elements", unit_scale=True)
         self._display.show(done, label, line)

@@ -96,7 +96,7 @@ def call_with_arrays(function: Any, arguments: tuple[Any, ...], keywords: dict[s
     if trace is None or not (_is_traced(arguments) or _is_traced(keywords)):
         return function(*arguments, **keywords)
     if not trace.has_stopped_deferring:
-        trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
+        trace.note_graph_break(f"{_name_of(function)}()", "call it outside of the function")
     return _call_with_arrays(trace, function, arguments, keywords)
 
 

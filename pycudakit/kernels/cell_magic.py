@@ -16,9 +16,11 @@ def register(shell: Any) -> None:
         """Compile the cell's CUDA C; each `__global__` function becomes a function of the notebook.
 
         Compiler options may follow `%%cuda`, such as `-DSIZE=16`. A call gives the threads of a block, and
-        the blocks: `twice(x, np.int32(x.size), block=256, grid=pk.grid_for(x.size, 256))`.
+        the blocks, `twice(x, x.size, block=256, grid=pk.grid_for(x.size, 256))`, or the number of threads,
+        `twice.launch(x.size, x, x.size)`.
         """
-        module = SourceModule(cell, options=shlex.split(line), name="cell.cu")
+        # A blank line in place of `%%cuda`: the compiler's line numbers are the cell's.
+        module = SourceModule(f"\n{cell}", options=shlex.split(line), name="cell.cu")
         kernels = [name for name in module.functions if "<" not in name]
         if not kernels:
             raise errors.InvalidArgument(

@@ -172,7 +172,7 @@ class Function:
 
     def __repr__(self) -> str:
         """Return the kernel's declaration."""
-        listed = ", ".join(f"{p.type} {p.name}".strip() for p in self.signature.parameters)
+        listed = ", ".join(map(str, self.signature.parameters))
         return f"<Function {self.name}({listed})>"
 
     # ---- Calls -------------------------------------------------------------------------------------

@@ -78,9 +78,14 @@ class SourceModule:
         code: str | None = None,
         cache_dir: cache.CacheDir = None,
     ) -> None:
+        if _text("source", source).endswith((".cu", ".cuh")) and "\n" not in source:
+            raise errors.InvalidArgument(
+                f"source is {source!r}; give the text, Path({source!r}).read_text(), or for a file with host "
+                f"code use pk.wrap({source!r})"
+            )
         self.__setstate__(
             {
-                "source": _text("source", source),
+                "source": source,
                 "options": _texts("options", options),
                 "include_dirs": _texts("include_dirs", include_dirs),
                 "no_extern_c": bool(no_extern_c),

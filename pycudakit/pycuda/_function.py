@@ -106,7 +106,7 @@ class Function:
         """Return the kernel's declaration."""
         if self._signature is None:
             return f"<Function {self.name}>"
-        listed = ", ".join(f"{p.type} {p.name}".strip() for p in self._signature.parameters)
+        listed = ", ".join(map(str, self._signature.parameters))
         return f"<Function {self.name}({listed})>"
 
     # ---- Launches ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 import pycudakit as pk
@@ -18,6 +19,12 @@ def small(monkeypatch):
     monkeypatch.setattr(demo, "COUNT", 20_000)
     monkeypatch.setattr(demo, "STARTS", 200)
     monkeypatch.setattr(demo, "are_processors_idle", lambda: True)
+
+
+def test_black_scholes_is_fused_whole():
+    options = np.random.default_rng(0).uniform(1, 2, (3, 20_000))
+    with pk.engine("cpu"):
+        assert len(pk.fuse(demo.black_scholes).explain(*options).passes) == 1
 
 
 def timed(seconds):

@@ -79,7 +79,7 @@ def test_a_script_that_fails_is_traced_so_far(trace, tmp_path):
     assert (tmp_path / "here.json").exists()
     assert trace("raise SystemExit(5)")[0] == 5
     assert trace("raise SystemExit('why')")[2] == "why\n"
-    assert "made no call" in trace("")[1]
+    assert "called no function of pycudakit in its main thread" in trace("")[1]
 
 
 @pytest.mark.parametrize(

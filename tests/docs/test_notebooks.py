@@ -102,6 +102,23 @@ def test_cells_of_cuda_in_ipython(engine, shell):
     assert shell.user_ns["x"].tolist() == [2.0] * 4
 
 
+def test_errors_of_cells_have_the_cells_lines(engine, shell, capsys):
+    broken = "%%cuda\n__global__ void broken(float *x) {\n    x[0] = nonsense;\n}\n"
+    assert not shell.run_cell(broken).success
+    printed = "".join(capsys.readouterr())
+    assert printed.lstrip().startswith("pycudakit.errors.CompileError: cell.cu does not compile")
+    assert re.search(r"cell\.cu[:(]3\b.*nonsense", printed)
+    assert "run_cell_magic" not in printed
+
+
+def test_ipython_prints_plans_and_profiles_as_text(engine, shell):
+    x = np.ones(100_000)
+    with pk.profile() as profile:
+        pk.sqrt(x)
+    for value in profile, pk.fuse(lambda x: np.sqrt(x) + 1).explain(x):
+        assert shell.display_formatter.format(value)[0]["text/plain"] == str(value)
+
+
 def raise_compile_error():
     pk.SourceModule("__global__ void broken(float *x) { x[0] = nonsense; }").get_function("broken")
 

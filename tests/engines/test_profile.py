@@ -491,6 +491,16 @@ def test_display(engine, monkeypatch, with_tqdm, stream):
         assert text.endswith("\r" if with_tqdm else "\r\x1b[K")
 
 
+def test_the_time_of_a_bar_begins_with_the_call(monkeypatch):
+    pytest.importorskip("tqdm")
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    display = progress.Display(100, elapsed=10.0)
+    display.show(50, "sort", "")
+    display.close()
+    assert "[00:10<00:10, " in shown.getvalue()
+
+
 def test_two_reports_a_second_at_most(monkeypatch):
     now, told = 0.0, []
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now)

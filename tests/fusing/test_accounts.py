@@ -100,6 +100,15 @@ def test_graph_breaks_name_the_library(function, name, engine):
         pk.fuse(function, strict=True)(X)
 
 
+def test_remedies_of_functions_that_pycudakit_lacks():
+    with pk.engine("cpu"):
+        for function, remedy in [
+            (lambda x: special.erf(x) + 1, "call it outside of the function, or write its formula in NumPy"),
+            (lambda x: np.fft.fft(x) + 1, "call it outside of the function"),
+        ]:
+            assert pk.fuse(function).explain(X).breaks[0].instead == remedy
+
+
 def test_breaks_of_a_loop_are_named_once(engine):
     @pk.fuse
     def looped(x):

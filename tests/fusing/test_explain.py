@@ -62,9 +62,19 @@ def test_text_has_transfers_only_where_there_are_any():
     assert text[1].startswith(
         "  1. t1, t2, t3, t4 <- multiply, add, sqrt, mean, std, min, max of x, y (50000, cpu, "
     )
-    plan = dataclasses.replace(statistics.explain(values(50), np.ones(50)), engine="cuda", bytes_up=2_500_000)
+    plan = statistics.explain(values(50), np.ones(50))
+    on_gpu = [dataclasses.replace(one, engine="cuda") for one in plan.passes]
+    plan = dataclasses.replace(plan, passes=tuple(on_gpu), bytes_up=2_500_000)
     first = str(plan).splitlines()[0]
     assert first.endswith("on cuda, 2.5 MB up, 0.0 MB down, 0.0 MB kept on the device")
+
+
+def test_text_names_the_engines_of_all_passes():
+    with pk.engine("cpu"):
+        plan = softmax.explain(values(200, 300))
+    first, *others = plan.passes
+    plan = dataclasses.replace(plan, passes=(dataclasses.replace(first, engine="numpy"), *others))
+    assert str(plan).splitlines()[0] == "softmax: 3 passes on numpy and cpu"
 
 
 def test_reductions_of_the_same_values_go_together(engine):

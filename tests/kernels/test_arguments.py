@@ -404,7 +404,7 @@ def test_wrapping_other_objects():
 def test_nothing_is_written_where_an_argument_is_refused(get):
     x, y = np.zeros(8, np.int32), np.zeros(8, np.int32)
     for args, error, words in [
-        ((x, y), TypeError, r"put takes 3 arguments \(int \* x, int \* y, int n\), and 2 were given"),
+        ((x, y), TypeError, r"put takes 3 arguments \(int \*x, int \*y, int n\), and 2 were given"),
         ((x, y, 8, 9), TypeError, "and 4 were given"),
         ((x, y, 8.0), TypeError, r"put: parameter 'n' \(int\)"),
         ((InOut(x), y.astype(float), 8), TypeError, "put: parameter 'y'"),

@@ -2,12 +2,13 @@
 
 import errno
 import os
+import re
 
 import numpy as np
 import pytest
 from helpers.user_kernels import RNG, run
 
-from pycudakit import engine, errors
+from pycudakit import engine, errors, wrap
 from pycudakit.kernels import In, InOut, Out, SourceModule
 from pycudakit.kernels.compiling import compiler_process
 
@@ -367,6 +368,51 @@ def test_draws_are_distributed_as_they_say(engine, curand):
         assert draws.mean() == pytest.approx(0, abs=0.07)
         assert draws.std() == pytest.approx(1, abs=0.06)
         assert np.unique(draws).size > 4000
+
+
+@pytest.mark.parametrize(
+    ("source", "last"),
+    [
+        (
+            "__global__ void f(float *x) {\n  if (x[0]) {\n    x[1] = 2;\n}\n",
+            r"kernel\.cu: a brace is not closed",
+        ),
+        ("__global__ void f(float *x) { /* \n x[0] = 2; }", r"kernel\.cu:1:.*"),
+        ("#include <cub/cub.cuh>\n", r"cub/cub\.cuh is for GPUs: the CPU engine has no such library"),
+    ],
+)
+def test_logs_have_the_lines_of_the_source(source, last):
+    with engine("cpu"), pytest.raises(errors.CompileError) as caught:
+        SourceModule(source)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("kernel.cu does not compile with ")
+    assert re.fullmatch(last, lines[-1])
+    assert not any(line.startswith(("the table", "options")) for line in lines)
+
+
+def test_an_unclosed_brace_in_a_wrapped_file():
+    source = 'extern "C" int f(const float *x, int n) {\n    if (n) {\n        return 1;\n}\n'
+    with engine("cpu"), pytest.raises(errors.CompileError) as caught:
+        wrap(source)
+    assert str(caught.value).splitlines()[-1] == "source.cu: a brace is not closed"
+    assert "table" not in str(caught.value)
+
+
+def test_templates_in_a_wrapped_source(engine):
+    with pytest.raises(
+        errors.CompileError, match=r"needs SourceModule\(\.\.\., no_extern_c=True\)\s*$"
+    ) as caught:
+        SourceModule("template <class T> __global__ void f(T *x) {}\n__global__ void g(int *x) {}")
+    assert "options" not in str(caught.value)
+
+
+def test_a_path_is_no_source():
+    with pytest.raises(errors.InvalidArgument) as caught:
+        SourceModule("waves.cu")
+    assert str(caught.value) == (
+        "source is 'waves.cu'; give the text, Path('waves.cu').read_text(), or for a file with host code use "
+        "pk.wrap('waves.cu')"
+    )
 
 
 @pytest.mark.parametrize(

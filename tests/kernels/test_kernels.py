@@ -164,7 +164,7 @@ def test_attributes_of_a_module(engine):
     assert found.get_function("add") is function
     assert function.name == "add"
     assert function.module is found
-    assert repr(function) == "<Function add(const float * a, const float * b, float * out, int n)>"
+    assert repr(function) == "<Function add(const float *a, const float *b, float *out, int n)>"
     assert [p.name for p in function.parameters] == ["a", "b", "out", "n"]
     assert function.max_threads_per_block == 1024
     assert function.shared_size_bytes == 0

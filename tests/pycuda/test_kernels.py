@@ -339,7 +339,7 @@ def test_attributes(module, engine):
     scale.set_cache_config(drv.func_cache.PREFER_L1)
     with pytest.raises(AttributeError, match="no_such_thing"):
         scale.no_such_thing  # noqa: B018
-    assert repr(scale) == "<Function scale(float * x, const float * by, float factor, int n)>"
+    assert repr(scale) == "<Function scale(float *x, const float *by, float factor, int n)>"
     assert module.get_function("scale") is scale
 
 

@@ -61,7 +61,7 @@ def test_repr_and_attributes_of_a_library(engine, path):
     assert repr(library) == f"<Library 'sum.cu' on {engine}: launch_sum_kernel>"
     assert dir(library).count("launch_sum_kernel") == 1
     with pytest.raises(
-        AttributeError, match=r"sum\.cu has no function 'add'; those it has are launch_sum_kernel"
+        AttributeError, match=r"sum\.cu has no function 'add'; its functions: launch_sum_kernel"
     ):
         library.add  # noqa: B018
 

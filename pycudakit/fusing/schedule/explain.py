@@ -55,8 +55,6 @@ class PlanPass:
 
     def __str__(self) -> str:
         """Return the pass as one line of text."""
-        size = " x ".join(map(str, self.shape)) or "a number"
-        time = "" if self.seconds is None else f", {self.seconds * 1e3:.3g} ms"
         moved = "".join(
             f", {count / 1e6:,.1f} MB {way}"
             for count, way in ((self.bytes_up, "up"), (self.bytes_down, "down"))
@@ -65,7 +63,13 @@ class PlanPass:
         wrote, read = ", ".join(self.writes) or "a number", ", ".join(self.reads) or "nothing"
         cut = f", in {self.blocks:,} blocks of rows" if self.blocks > 1 else ""
         cut += f", {self.repeats:,} times" if self.repeats > 1 else ""
-        return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved}{cut})"
+        return f"{wrote} <- {self.function} of {read} ({_summary(self)}{moved}{cut})"
+
+
+def _summary(one: PlanPass) -> str:
+    """Return the shape, the engine and the time of a pass."""
+    size = " x ".join(map(str, one.shape)) or "a number"
+    return f"{size}, {one.engine}" + ("" if one.seconds is None else f", {one.seconds * 1e3:.3g} ms")
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ class Explained:
         moved = f", {self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
         moved += f", {self.device_bytes / 1e6:,.1f} MB kept on the device"
         moved *= bool(self.bytes_up or self.bytes_down or self.device_bytes)  # nothing without a GPU
-        yield f"{self.name}: {count:,} pass{'es' * (count != 1)} on {self.engine}{moved}"
+        engines = list(dict.fromkeys(one.engine for one in self.passes)) or [self.engine]
+        yield f"{self.name}: {count:,} pass{'es' * (count != 1)} on {' and '.join(engines)}{moved}"
         for number, one in enumerate(self.passes, 1):
             yield f"{number:3}. {one}"
         for name, seconds in self.rest.items():
@@ -150,6 +155,10 @@ class Explained:
     def svg(self) -> str:
         """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""
         return _Picture(self).drawn()
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Print the text, for IPython in a terminal."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         """Return the drawing and the text, for Jupyter."""
@@ -201,7 +210,7 @@ class _Picture:
         self.made_by.update(dict.fromkeys(one.writes, number))
 
     def _below(self, one: PlanPass) -> str:
-        return f"{', '.join(one.writes) or 'a value'} ({' x '.join(map(str, one.shape)) or 'a number'})"
+        return f"{', '.join(one.writes) or 'a number'} ({_summary(one)})"
 
     def _arrow(self, names: str, first: int, last: int) -> str:
         from_y = _TOP + first * (_HEIGHT + _GAP) + _HEIGHT

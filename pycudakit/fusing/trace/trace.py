@@ -263,7 +263,9 @@ class Trace(IndexingTrace):
     ) -> Any:
         """Call NumPy for a function that pycudakit lacks (a graph break); it may write to its arguments."""
         name = name or public_name(function)
-        self.note_graph_break(f"{name}(){LACKING}", "do that outside of the function")
+        is_elementwise = isinstance(function, np.ufunc) and function.signature is None
+        instead = "call it outside of the function" + ", or write its formula in NumPy" * is_elementwise
+        self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)
 
     def on_host(

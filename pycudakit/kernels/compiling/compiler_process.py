@@ -16,8 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
+from pycudakit.kernels.compiling.extern_c import TEMPLATE_REMEDY
 
 HEADERS = Path(__file__).parent / "include"  # of the dialect
+_OF_GPUS = re.compile(r"thrust/|cub/|cu(?:blas|dnn|fft|rand|solver|sparse)")  # headers
 _MISSING = (
     "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is missing: install g++ "
     "or clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install;"
@@ -77,7 +79,7 @@ def run(command: list[str], name: str, directory: str | None) -> tuple[str, str]
             f"{name}: {command[0]} exceeded {error.timeout:g} seconds, and was stopped; set "
             "PYCUDAKIT_COMPILE_LIMIT to more seconds, or to 0 for no limit"
         ) from None
-    log = done.stderr.strip()
+    log = _of_user(done.stderr.strip(), name)
     if done.returncode != 0:
         rule = log or (
             f"no output, exit status {done.returncode}"
@@ -128,11 +130,24 @@ def _limit() -> float | None:
     return seconds or None
 
 
+def _of_user(log: str, name: str) -> str:
+    """Return a log without the lines for the code around the source, which an unclosed brace reaches."""
+    around = re.compile(r"the table of \w+:|function_table\.h:|options:\d+:\d+: note: ")
+    lines = [line for line in log.splitlines() if not around.match(line)]
+    if re.search(r"^the table of \w+:\d+:\d+: error: expected '}'", log, re.MULTILINE):
+        lines.append(f"{name}: a brace is not closed")
+    return "\n".join(lines) or log
+
+
 def _remedy(log: str, command: Sequence[str]) -> str:
-    """Return a hint that lists the folders in which a missing header was searched."""
+    """Return a hint about templates, or the folders in which a missing header was searched."""
+    if re.search(r"error: template(?: with C|s must have C\+\+) linkage", log):
+        return f"\n{TEMPLATE_REMEDY}"
     missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
     if missing is None:
         return ""
+    if _OF_GPUS.match(missing[1]) and "nvcc" not in command[0]:
+        return f"\n{missing[1]} is for GPUs: the CPU engine has no such library"
     searched = [word[2:] for word in command if word.startswith("-I") and word != f"-I{HEADERS}"]
     looked = ", ".join(searched) or "the compiler's own folders"
     return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs"

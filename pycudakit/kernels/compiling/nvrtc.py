@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pycudakit import errors
-from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
+from pycudakit.kernels.compiling.extern_c import (
+    TEMPLATE_REMEDY,
+    directives,
+    line_directive,
+    preprocessing,
+    wrapped,
+)
 from pycudakit.kernels.compiling.source import Compiled, Source, short_names
 
 _INCLUDE_DIR = Path(__file__).parent / "device_include"
@@ -364,7 +370,9 @@ def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, no
 
 
 def _remedy(log: str) -> str:
-    """Return a hint about the wheel to install if a header of CUDA is missing."""
+    """Return a hint about templates, or the wheel to install if a header of CUDA is missing."""
+    if re.search(r'may not have extern "C" linkage', log):
+        return f"\n{TEMPLATE_REMEDY}\n"
     missing = re.search(r'cannot open source file "([^"]+)"', log)
     if missing is None:
         return "\nCUB is in: pip install nvidia-cuda-cccl\n" if "CUB is not installed" in log else ""

@@ -35,6 +35,11 @@ class Parameter:
     const: bool
     dtype: DType | None
 
+    def __str__(self) -> str:
+        """Return the declaration: ``"const float *a"``."""
+        space = " " * (self.name != "" and not self.type.endswith("*"))
+        return f"{self.type}{space}{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:

@@ -459,7 +459,7 @@ def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> Bo
 
 def wrong_count(signature: Signature, count: int) -> str:
     """Return the message for a call with a wrong number of arguments."""
-    listed = ", ".join(f"{p.type} {p.name}".strip() for p in signature.parameters)
+    listed = ", ".join(map(str, signature.parameters))
     given = "1 was given" if count == 1 else f"{count} were given"
     return f"{signature.name} takes {len(signature.parameters)} arguments ({listed}), and {given}"
 

@@ -104,7 +104,7 @@ def read(
         if missing:
             listed = ", ".join(found)
             raise errors.InvalidArgument(
-                f"{file} has no function {missing[0]!r} with C linkage; those it has are {listed}"
+                f"{file} has no function {missing[0]!r} with C linkage; its functions: {listed}"
             )
     tags = _tags(text, file, found, tagged or {})
     names = list(found) if chosen is None else [name for name in found if name in chosen]

@@ -103,7 +103,7 @@ class Library:
         if name.startswith("__") or "functions" not in self.__dict__:
             raise AttributeError(name)
         raise AttributeError(
-            f"{self.name} has no function {name!r}; those it has are {', '.join(self.functions)}"
+            f"{self.name} has no function {name!r}; its functions: {', '.join(self.functions)}"
         )
 
     def _message(self) -> str:

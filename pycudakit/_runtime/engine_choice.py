@@ -140,19 +140,23 @@ def numpy_choice_for_layout(function: str) -> EngineChoice:
 _SHORT = 1e-4  # seconds: the choice of NumPy for shorter calls holds for calls of a similar size
 
 
+def numpys_estimates(cost: Cost) -> Estimates:
+    """Return the estimates of a call for which `auto` chooses NumPy."""
+    cpu = cost.cpu if engine_status.status("cpu").available else None
+    by_size = cost.numpy is not None and cost.numpy < _SHORT
+    return Estimates("numpy", cost.numpy, cpu, None, engine_status.status("cuda"), by_size=by_size)
+
+
 def _choose(function: str, cost: Cost) -> EngineChoice:
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
-    cpu, on_cuda = cost.cpu if has_cpu else None, None
     if cost.numpy is not None and cost.numpy <= cost.cpu:
         if not cost.numpy:
             return numpy_choice_for_size(function)
-        by_size = cost.numpy < _SHORT
-        estimates = Estimates("numpy", cost.numpy, cpu, on_cuda, cuda_status, by_size=by_size)
-        return EngineChoice(function, "numpy", estimates)
-    engine = "cpu"
+        return EngineChoice(function, "numpy", numpys_estimates(cost))
+    engine, on_cuda = "cpu", None
     if cuda_status and (not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
         engine = "cuda" if on_cuda < cost.cpu or not has_cpu else "cpu"
-    return EngineChoice(
-        function, engine, Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status), automatic=True
-    )
+    cpu = cost.cpu if has_cpu else None
+    estimates = Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status)
+    return EngineChoice(function, engine, estimates, automatic=True)

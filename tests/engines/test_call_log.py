@@ -360,7 +360,8 @@ def test_reasons_of_small_calls_have_the_estimates(name):
     with pk.engine("auto"):
         for _ in range(4):
             getattr(pk, name)(*ESTIMATED[name])
-            call = pk.last_call()
+            with pk.engine("numpy"):
+                call = pk.last_call()
             assert call.function == name
             reasons.append(call.reason)
             assert re.match(rf"auto: {call.engine} (under )?[\d.e-]+ ms", call.reason)

@@ -22,7 +22,7 @@ from pycudakit._runtime.cost_model import (
     measure_numpy,
     threads,
 )
-from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine
+from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine, numpys_estimates
 
 # Nanoseconds per byte of the CPU engine's radix sort on one thread.
 SORTS, ARGSORTS = 3.5, 6.0
@@ -287,8 +287,8 @@ class NumpyFirst:
         native_call.thread_log.call = self._describe, array.size, array.dtype
 
     def _describe(self, size: int, dtype: np.dtype[Any]) -> Call:
-        array = np.broadcast_to(np.zeros((), dtype), size)
-        return Call(self.name, "numpy", str(choose_engine(self.name, [array], self._cost(array)).reason))
+        cost = self._cost(np.broadcast_to(np.zeros((), dtype), size))
+        return Call(self.name, "numpy", str(numpys_estimates(cost)))
 
     def _numpy_is_fastest(self, array: Array) -> bool:
         cost = self._cost(array)

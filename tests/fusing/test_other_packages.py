@@ -318,7 +318,11 @@ class fused_cython_function(cython_function_or_method):
 compiled = fused_cython_function()
 
 
-def test_compiled_functions_of_the_same_package(engine, x):
+@pytest.mark.parametrize("module", [__name__, "_name_without_its_package"])
+def test_compiled_functions_of_the_same_package(engine, x, module, monkeypatch):
+    """Cython gives some functions a module's name without the package."""
+    monkeypatch.setattr(cython_function_or_method, "__module__", module)
+    monkeypatch.setattr(fused_cython_function, "__module__", module)
     body = pk.fuse(lambda x: compiled(x * 2) - x)
     np.testing.assert_array_equal(body(x), x * 2 + 1 - x)
 

@@ -327,6 +327,27 @@ def test_compiled_functions_of_the_same_package(engine, x, module, monkeypatch):
     np.testing.assert_array_equal(body(x), x * 2 + 1 - x)
 
 
+class Interpolator:
+    """An object like those of `scipy.interpolate`, which call functions of Cython."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __call__(self, x):
+        return compiled(x * self.values) + np.zeros(x.shape)
+
+
+@needs_room
+def test_objects_that_are_called_are_traced_as_methods(engine, x):
+    def body(x):
+        interpolate = Interpolator(x)
+        return interpolate(x + 1) - x, interpolate(interpolate(x))
+
+    for _ in range(3):
+        for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 INTERFACES = ["__array_interface__", "__array_struct__", "__dlpack__", "__array_namespace__"]
 
 

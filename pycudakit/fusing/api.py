@@ -144,7 +144,7 @@ class Fused(Generic[P, R]):
         """Run the function."""
         if current_trace() is not None:
             return self._body(*args, **kwargs)  # type: ignore[no-any-return]
-        engine = context.checked_current_engine()
+        engine, has_failed_to_replay = context.checked_current_engine(), False
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
         if engine == "auto" and not (kwargs or self._strict):
@@ -152,6 +152,7 @@ class Fused(Generic[P, R]):
             if best == "cpu":
                 if (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
                     return answer  # type: ignore[no-any-return]
+                has_failed_to_replay = True
             elif best == "numpy" or (type(best) is _CallsLeft and best.count()):
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, engine, args, kwargs)
@@ -176,10 +177,13 @@ class Fused(Generic[P, R]):
             arrays += arrays_in(kwargs.values())
         tables = pandas_in((args, kwargs)) if has_foreign else []
         if engine == "auto":
-            result = self._run_automatically(arrays, args, kwargs, tables)
+            result = self._run_automatically(arrays, args, kwargs, tables, has_failed_to_replay)
             return result
         if signature is None or not self._plans.may_capture(signature, is_warm=False):
+            known_scalars = self.scalar_arguments
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+            if signature is not None and self.scalar_arguments is not known_scalars:
+                self._plans.note(host_replay.signature_of(self, engine, args, kwargs))
             return result
         run_captured = functools.partial(self._run_captured, args, kwargs)
         result = self._plans.capture(signature, self._name, run_captured)
@@ -198,7 +202,12 @@ class Fused(Generic[P, R]):
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
 
     def _run_automatically(
-        self, arrays: list[Any], args: Any, kwargs: Any, tables: Sequence[Any] = ()
+        self,
+        arrays: list[Any],
+        args: Any,
+        kwargs: Any,
+        tables: Sequence[Any] = (),
+        has_failed_to_replay: bool = False,
     ) -> Any:
         """Run the call under `auto`: on the engine that is cheapest for its signature.
 
@@ -208,13 +217,15 @@ class Fused(Generic[P, R]):
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best[key]
-        if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
-            return answer
+        if best == "cpu" and not has_failed_to_replay:
+            answer = self._run_replayed(args, kwargs)
+            if answer is not NotImplemented:
+                return answer
         if isinstance(best, float) and not self._strict and self.guards is not None:
             numbers = self._numbers_in(args, kwargs)
             best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if (best is None or type(best) is _CallsLeft) and 0 < size <= SMALL_ARRAYS and not self._strict:
+        if (best is None or type(best) is _CallsLeft) and size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
             return self._run_by_numpy(args, kwargs)
@@ -752,7 +763,7 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     The body runs with tracers in place of the arrays among the arguments. A tracer records operations; they
     are computed when a value is needed, on the current engine, with the bits of the library functions called
     one by one. Calls of a body without side effects are replayed from the third one with a signature on: the
-    recorded operations run without Python.
+    recorded operations run without Python. On the engine ``"cpu"`` it may have branches on computed numbers.
 
     Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
     function, the recorded operations are computed before the body goes on. This is a graph break;

@@ -1,13 +1,16 @@
 """Capture and replay of calls on host arrays.
 
-The first call with a signature is traced as usual. A later one is traced and captured as a plan. Calls after
-it run the plan, without tracing, if the signature is equal and no operation may have to warn.
+The first call with a signature is traced as usual. A later one is traced and captured as a path of a trace
+tree. Calls after it run the plans of the tree, without tracing, if the signature is equal, the branches on
+computed numbers have outcomes that are known, and no operation may have to warn.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,9 +22,12 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context
 from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.native_call import collect_calls, log_fused_call
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
-from pycudakit.fusing.execute.plan import Plan, PlanRun
+from pycudakit.fusing.execute.lowering import lower
+from pycudakit.fusing.execute.plan import Plan
+from pycudakit.fusing.execute.trace_tree import TraceTree
 from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import tree_map_in_place
@@ -30,8 +36,10 @@ IS_ON = os.environ.get("PYCUDAKIT_REPLAY") != "0"
 _MAX_SIGNATURES = 256
 _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a small share
 _MAX_BYTES = 256 << 20  # of the runs that are idle
-_MAX_FAILURES = 2  # replays in succession that must be traced after all, before a plan is dropped
-_MAX_IDLE = 2  # runs of one plan
+_MAX_FAILURES = 2  # replays in succession that must be traced after all, before the plans are dropped
+_MAX_PATHS = 64  # of one signature
+_MAX_MISSES = 16  # calls in succession that took unknown paths, before the plans are dropped
+_MAX_FAILED_CAPTURES = 3  # of calls that branch, of which others may be replayable
 _MAX_LENGTH = 64  # of a tuple among the arguments
 _OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
@@ -52,19 +60,38 @@ class Signature(NamedTuple):
 
 
 class _Entry:
-    """The plan of one signature, and its runs that no thread is using."""
+    """The plans of one signature."""
 
     def __init__(self) -> None:
         self.is_replayable = True
         self.is_late = False  # its capture took too long for `auto`
-        self.failures = 0
-        self.plan: Plan | None = None
-        self.idle: list[PlanRun] = []
+        self.failures = self.misses = self.failed_captures = 0
+        self.tree: TraceTree | None = None
 
     def drop(self) -> None:
-        """Drop the plan for good."""
-        self.is_replayable, self.plan = False, None
-        self.idle.clear()
+        """Drop the plans for good."""
+        self.is_replayable, self.tree = False, None
+
+    def add(self, capture: Capture, function: str, result: Any) -> bool:
+        """Add the path of a captured call, if it can be replayed; return whether it can."""
+        tree = self.tree
+        outcomes = [segment.outcome for segment in capture.segments[:-1]]
+        steps = lower(capture, function, result, () if tree is None else tree.kept(outcomes))
+        if steps is None:
+            return False
+        if tree is None:
+            self.tree = TraceTree(steps, capture.breaks)
+        else:
+            tree.add(steps, capture.breaks)
+        return True
+
+    @property
+    def lacks_path(self) -> bool:
+        """Whether the next call is to be captured."""
+        tree = self.tree
+        is_known = tree is not None and not (tree.has_missed and tree.paths < _MAX_PATHS)
+        is_due = self.misses & (self.misses - 1) == 0  # 1, 2, 4, 8, ...: a capture takes longer than a trace
+        return self.is_replayable and not is_known and is_due and self.failed_captures < _MAX_FAILED_CAPTURES
 
 
 def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signature | None:
@@ -145,33 +172,41 @@ class PlanCache:
         The call log gets the reason for the engine.
         """
         entry = self._entries[signature.key]
-        plan = None if entry is None else entry.plan
-        if entry is None or plan is None or not ignores_underflow():
+        tree = None if entry is None else entry.tree
+        if entry is None or tree is None or not ignores_underflow():
             return NotImplemented
-        try:
-            run = entry.idle.pop()
-        except IndexError:  # other threads are using all of them
-            run = PlanRun(plan)
-        result = run.run_with(signature.arrays, signature.addresses, reason)
-        entry.failures = entry.failures + 1 if result is NotImplemented else 0
-        if entry.failures >= _MAX_FAILURES:
+        if tree.has_branches:
+            result = _replay_as_one_call(tree, signature, reason)
+        else:
+            result = tree.replay(signature.arrays, signature.addresses, reason)
+        if result is not NotImplemented:
+            entry.failures = entry.misses = 0
+        elif tree.has_missed:
+            entry.misses += 1
+        else:
+            entry.failures += 1
+        if entry.failures >= _MAX_FAILURES or entry.misses >= _MAX_MISSES:
             entry.drop()
-        elif entry.plan is plan and len(entry.idle) < _MAX_IDLE and self._entries[signature.key] is entry:
-            entry.idle.append(run)
         return result
 
     def plan_of(self, signature: Signature) -> Plan | None:
-        """Return the plan of a signature, if it is kept."""
+        """Return the plan of a signature, if one is kept that all calls run."""
         entry = self._entries[signature.key]
-        return None if entry is None else entry.plan
+        tree = None if entry is None else entry.tree
+        return None if tree is None or tree.has_branches else tree.root.step.plan
+
+    def note(self, signature: Signature | None) -> None:
+        """Note that a call was seen."""
+        if signature is not None and self._entries[signature.key] is None:
+            self._entries[signature.key] = _Entry()
 
     def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
         """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
         entry = self._entries[signature.key]
         if entry is None:
-            self._entries[signature.key] = _Entry()
+            self.note(signature)
             return is_warm
-        is_wanted = entry.is_replayable and entry.plan is None and not (is_automatic and entry.is_late)
+        is_wanted = entry.lacks_path and not (is_automatic and entry.is_late)
         return is_wanted and ignores_underflow() and not raises_warnings()
 
     def capture(
@@ -187,21 +222,22 @@ class PlanCache:
         capture.scalars = signature.scalars
         with recorded_warnings() as met:
             result = run(capture)
-        plan = capture.finish(function, result) if not met else None
+        entry = self._entry_of(signature)
+        is_added = not met and entry.add(capture, function, result)
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if capture.is_late:
-            self._entry_of(signature).is_late = True
-            return result
-        if plan is None or layouts != list(map(_layout_of, signature.arrays)):
-            self._entry_of(signature).drop()
-            return result
-        first = PlanRun(plan)
-        if first.bytes + sum(each.bytes for cache in list(_caches) for each in cache.idle()) > _MAX_BYTES:
-            release()
-        entry = self._entry_of(signature)
-        entry.plan = plan
-        entry.idle.append(first)
-        self.captured += 1
+            entry.is_late = True
+        elif layouts != list(map(_layout_of, signature.arrays)):
+            entry.drop()
+        elif is_added:
+            self.captured += 1
+            if sum(each.bytes for cache in list(_caches) for each in cache.trees()) > _MAX_BYTES:
+                release()
+                self._entries[signature.key] = entry
+        else:
+            entry.failed_captures += 1 if capture.breaks else _MAX_FAILED_CAPTURES
+            if entry.tree is None and entry.failed_captures >= _MAX_FAILED_CAPTURES:
+                entry.drop()
         return result
 
     def _entry_of(self, signature: Signature) -> _Entry:
@@ -210,13 +246,13 @@ class PlanCache:
             entry = self._entries[signature.key] = _Entry()
         return entry
 
+    def trees(self) -> list[TraceTree]:
+        """Return the trees that are kept."""
+        return [entry.tree for entry in self._entries.live_values() if entry.tree is not None]
+
     def plans(self) -> list[Plan]:
         """Return the plans that are kept."""
-        return [entry.plan for entry in self._entries.live_values() if entry.plan is not None]
-
-    def idle(self) -> list[PlanRun]:
-        """Return the runs that no thread is using."""
-        return [run for entry in self._entries.live_values() for run in entry.idle]
+        return [segment.step.plan for tree in self.trees() for segment in tree.segments()]
 
     def clear(self) -> None:
         """Forget all plans."""
@@ -233,6 +269,16 @@ def release() -> None:
 
 
 hardware.on_release.append(release)
+
+
+def _replay_as_one_call(tree: TraceTree, signature: Signature, reason: str) -> Any:
+    """Replay a call, whose segments the call log has as one call."""
+    began = time.perf_counter()
+    replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason)
+    result, calls = collect_calls(replay)
+    if result is not NotImplemented:
+        log_fused_call(tree.function, calls, time.perf_counter() - began, 0.0, tree.breaks)
+    return result
 
 
 def _layout_of(array: Array) -> tuple[Any, ...]:

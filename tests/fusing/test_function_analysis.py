@@ -102,7 +102,26 @@ def helper(x, *, factor=1):
     return x * factor
 
 
-@pytest.mark.parametrize("function", [pure_arithmetic, local_containers, closures, handlers, keywords])
+def methods_in_a_loop(x):
+    x = x[:40].reshape(20, 2)
+    for _ in range(3):
+        distances = x[:, None] - x[None]
+        weights = (distances**2).sum(-1) + np.eye(len(x))
+        x = x + (weights[:, :, None] * distances).sum(1)
+    return x
+
+
+def lists_in_lists(x):
+    first = [1.0]
+    first.append(x[0])
+    sums = np.cumsum(np.concatenate([first, x]))
+    return np.concatenate([[0.0], sums[2:], [x.max()]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [pure_arithmetic, local_containers, closures, handlers, keywords, methods_in_a_loop, lists_in_lists],
+)
 def test_functions_without_a_risky_instruction(function):
     fused = pk.fuse(function)
     x = np.linspace(1, 2, 20_000)
@@ -326,8 +345,21 @@ def imports(x, thing):
     return x * math.pi, thing
 
 
+def writes_by_a_list_in_a_list(x, thing):
+    inner = [1.0]
+    outer = [inner, x]
+    old = x * 2
+    inner.append(thing)
+    outer[0][1].u[:] = 1
+    return old
+
+
 @pytest.mark.parametrize(
-    "function", [stores_by_attribute, stores_in_a_list, calls_an_argument, writes_escaped_arrays, imports]
+    "function",
+    [
+        *(stores_by_attribute, stores_in_a_list, calls_an_argument, writes_escaped_arrays, imports),
+        writes_by_a_list_in_a_list,
+    ],
 )
 def test_functions_with_a_risky_instruction(function):
     analysis = analyse(function, (np.ones(3), Thing()), {})

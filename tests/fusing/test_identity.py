@@ -442,6 +442,8 @@ def conversions(x):
     y = x + 1
     return [
         *(np.asarray(x) is x, np.asanyarray(y) is y, np.ascontiguousarray(x) is x, np.require(x) is x),
+        *(np.require(x, requirements="W") is x, np.require(y, None, ["A", "C_CONTIGUOUS"]) is y),
+        *(np.require(y[::2], "f8", "C").flags.owndata, np.require(y[::2], requirements="A").flags.owndata),
         *(
             np.array(x, copy=False) is x,
             np.asarray(x, float) is x,

@@ -1,31 +1,12 @@
 """NPBench programs, fused, give NumPy's results."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from helpers.benchmark_modules import load
 
 import pycudakit as pk
 
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "npbench_programs.py"
-if not FILE.exists():
-    pytest.skip("benchmarks/ is not beside the tests", allow_module_level=True)
-
-
-def _npbench():
-    sys.path.insert(0, str(FILE.parent))  # for the modules that the script imports
-    try:
-        spec = importlib.util.spec_from_file_location("npbench_programs", FILE)
-        module = sys.modules["npbench_programs"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(FILE.parent))
-    return module
-
-
-PROGRAMS = _npbench().PROGRAMS
+PROGRAMS = load("npbench_programs").PROGRAMS
 
 
 def compare(got, want):

@@ -6,7 +6,8 @@ import numpy as np
 
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import Capture, Scalar
-from pycudakit.fusing.execute.plan import PlanRun
+from pycudakit.fusing.execute.lowering import lower
+from pycudakit.fusing.execute.trace_tree import TraceTree
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 from pycudakit.fusing.memory.pytree import tree_map
 from pycudakit.fusing.numpy_api.registry import HANDLERS
@@ -60,20 +61,20 @@ def _check_plan(function, signature, args, kwargs):
         return
     capture = Capture(captured.arrays)
     result = function._run_captured(captured.args, captured.kwargs, capture)
-    plan = capture.finish("replayed", result)
+    steps = lower(capture, "replayed", result)
     result = tree_map(result, lambda value: value.number if type(value) is Scalar else value)
     _assert_same_calls(expected, traced, result, captured)
-    if plan is None:
+    if steps is None:
         return
     counts["plans"] += 1
-    run = PlanRun(plan)
+    tree = TraceTree(steps)
     for other_values in (False, True):
         traced, replayed = (_Copies(signature, args, kwargs) for _ in range(2))
         if other_values:
             for array in (*traced.arrays, *replayed.arrays):
                 _change(array)
         addresses = [copy.__array_interface__["data"][0] for copy in replayed.arrays]
-        result = run.run_with(replayed.arrays, addresses, "replayed")
+        result = tree.replay(replayed.arrays, addresses, "replayed")
         if result is not NotImplemented:
             counts["replays"] += 1
             trace = Trace("traced", HANDLERS, strict=False)

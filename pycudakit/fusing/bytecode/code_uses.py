@@ -30,6 +30,7 @@ _GLOBAL_RULES = frozenset({"load_global", "store_global", "delete_global"})
 # Instructions that assign globals, or read them without `__getitem__`, as class bodies do.
 _PAST_LOOKUPS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS"})
 _TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
+_GENERATOR_RULES = frozenset({"begin_generator", "yield_value"})
 
 
 class CodeUses(NamedTuple):
@@ -50,7 +51,7 @@ class CodeUses(NamedTuple):
     unpacks_for_values
         Whether it calls other values than loaded names with unpacked arguments: `(f or g)(*arguments)`.
     rules
-        The rules of its opcodes.
+        The rules of its opcodes, but for those that make generator expressions generators.
     """
 
     global_names: tuple[str, ...]
@@ -81,7 +82,8 @@ def code_uses(code: CodeType) -> CodeUses:
             walk.is_unpacked(call) for call, load in walk.called.items() if load is None
         )
         for index, (rule, opcode, value) in enumerate(_named(each)):
-            rules.add(rule)
+            if each.co_name != "<genexpr>" or rule not in _GENERATOR_RULES:
+                rules.add(rule)
             if rule in _GLOBAL_RULES:
                 global_names[value] = None
             if rule in _LOADS:

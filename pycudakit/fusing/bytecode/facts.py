@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pycudakit.fusing.bytecode.value_kinds import join, kind_of
+from pycudakit.fusing.bytecode.value_kinds import PLAIN, VALUE, VALUES, Container, join, kind_of
 
 
 class Facts:
@@ -23,6 +23,8 @@ class Facts:
         self.heap: dict[Any, Any] = {}  # kinds in containers, cells and attributes, joined over the call
         self.has_changed = False  # the heap, since the analysis began
         self.runs_other_code = False  # then numbers and arrays in attributes may have been replaced
+        self._values: set[Any] = set()  # the sites of containers that are taken for values
+        self._others: set[Any] = set()  # the sites of which another object was found since
 
     def kind_at(self, source: Any) -> Any:
         """Return the kind of a source's object, and remember it."""
@@ -34,7 +36,25 @@ class Facts:
     def store(self, site: Any, kind: Any) -> None:
         """Join a kind to those at a site of the heap."""
         before = self.heap.get(site)
+        if before is not None and before != kind:  # as in `[[0.0], x]`
+            before, kind = self._as_value(before), self._as_value(kind)
         after = join(before, kind)
-        if after != before:
+        if after != self.heap.get(site):
             self.heap[site] = after
             self.has_changed = True
+        if site in self._values and not self._is_value(after):
+            self._values.remove(site)
+            self._others.add(site)
+            self.has_changed = True
+
+    def _as_value(self, kind: Any) -> Any:
+        """Return VALUE for a container of values, of which no other object is found later; else the kind."""
+        if type(kind) is not Container or kind.site in self._others:
+            return kind
+        if not self._is_value(self.heap.get(kind.site)):
+            return kind
+        self._values.add(kind.site)
+        return VALUE
+
+    def _is_value(self, kind: Any) -> bool:
+        return kind is None or kind is PLAIN or kind in VALUES

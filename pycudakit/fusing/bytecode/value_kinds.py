@@ -189,6 +189,9 @@ def join(one: Any, other: Any) -> Any:
         return Each(join_all((*one.kinds, *other.kinds)))
     if type(one) in (Items, Each) and type(other) in (Items, Each):
         return Each(join(item_of(one), item_of(other)))
+    if type(one) is MethodOf and type(other) is MethodOf and one.name == other.name:
+        owner = join(one.owner, other.owner)
+        return MethodOf(owner, one.name) if owner in ARRAYS else UNKNOWN
     if {one, other} <= VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
         return VALUE
     return UNKNOWN

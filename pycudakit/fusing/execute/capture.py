@@ -1,9 +1,10 @@
-"""Capture: makes a plan of a traced call on host arrays, by observing its library calls.
+"""Capture: observes the library calls of a traced call on host arrays, of which `lowering` makes a plan.
 
 The plan holds for all values of the arguments if each byte that its requests read is an argument's, was
 written by an earlier request, or is a constant that depends on the signature alone. `Capture` checks that for
-the memory of every operand. It gives up (`mark_not_replayable`) where the host reads a computed value, since
-all that follows may depend on it, and where NumPy computes or writes.
+the memory of every operand. Where Python branches on a computed number, a new segment begins, which holds
+for that outcome. `Capture` gives up (`mark_not_replayable`) where the host reads another computed value,
+since all that follows may depend on it, and where NumPy computes or writes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
-import heapq
 import math
 import struct
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,23 +27,8 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.execute.numpy_matmul import Product
-from pycudakit.fusing.execute.plan import (
-    ALIGNMENT,
-    ARENA,
-    CONSTANTS,
-    ENTRIES,
-    LOOP,
-    NUMBERS,
-    ArrayView,
-    Constant,
-    Extent,
-    NewArray,
-    Number,
-    Place,
-    Plan,
-    Request,
-    Sequenced,
-)
+from pycudakit.fusing.execute.plan import ALIGNMENT, CONSTANTS, ENTRIES, LOOP, Place, Request
+from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
 # Bytes of results and intermediate values, which a capture keeps: so many, and some for each request.
@@ -51,14 +37,12 @@ _MAX_BYTES, _MAX_BYTES_OF_REQUEST, _MAX_BYTES_KEPT = 64 << 20, 256 << 10, 1 << 3
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
-_MAX_REQUESTS = 100_000
-# Bytes of written arguments for each request: a replay copies them, so that it can be undone.
-_MAX_SAVED_BYTES = 256 << 10
-# Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
-_MAX_COPIED_BYTES = 16 << 20
-_MAX_SECONDS = 10.0  # that a captured call may take
+_MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
+_MAX_SECONDS = 30.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
-_REDUCTIONS = frozenset("all any argmax argmin count_nonzero dot max mean min prod ptp std sum var".split())  # noqa: SIM905
+_REDUCTIONS = frozenset(
+    "all any argmax argmin count_nonzero dot max mean min norm prod ptp std sum var".split()  # noqa: SIM905
+)
 
 
 def key_of_constant(value: Any) -> Any:
@@ -94,16 +78,28 @@ class NotReplayableError(Exception):
 class Memory:
     """The memory of an array that owns it, other than an argument's."""
 
-    def __init__(self, owner: Array, is_constant: bool) -> None:
+    def __init__(self, owner: Array, is_constant: bool, number: int = 0) -> None:
         self.owner = owner  # kept alive, so that no other array has its address
         self.begin, self.end = byte_bounds(owner)
         self.is_constant = is_constant
+        self.number = number  # in the order in which the call allocates
         # The ranges that dense operands have written; and all written bytes, once an operand is not dense.
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._bytes: Array | None = None
-        self.first_use, self.last_use = math.inf, -1.0  # the indices of requests
-        self.place: Place | None = None  # of its first byte
+        self.first_use, self.last_use = sys.maxsize, -1  # the indices of requests
+        self.first_segment, self.last_segment = sys.maxsize, -1
+        self.is_read_by_python = False
+
+    def mark_used(self, request: int, segment: int) -> None:
+        """Note that a request reads or writes it."""
+        self.first_use, self.last_use = min(self.first_use, request), max(self.last_use, request)
+        self.mark_used_in(segment)
+
+    def mark_used_in(self, segment: int) -> None:
+        """Note that a segment, or Python at its end, uses it."""
+        self.first_segment = min(self.first_segment, segment)
+        self.last_segment = max(self.last_segment, segment)
 
     def mark_written(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> None:
         """Note that a request writes an operand."""
@@ -161,6 +157,36 @@ def _bounds(address: int, shape: Sequence[int], strides: Sequence[int], item: in
     return address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
 
 
+class Constants:
+    """The constants of a segment, each at an offset."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self._offsets: dict[bytes, int] = {}
+
+    def add(self, value: bytes) -> Place:
+        """Return the place of a constant."""
+        offset = self._offsets.get(value)
+        if offset is None:
+            self.bytes.extend(bytes(-len(self.bytes) % ALIGNMENT))
+            offset = self._offsets[value] = len(self.bytes)
+            self.bytes.extend(value)
+        return Place(CONSTANTS, offset)
+
+
+class CapturedSegment:
+    """The requests up to a branch on a number, or to the end of the call."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Request, dict[int, Memory]]] = []  # the memory by the row of the operand
+        self.constants = Constants()
+        self.finite: list[
+            Memory
+        ] = []  # of reductions, which may have to warn unless their results are finite
+        self.condition: Array | None = None
+        self.outcome = False
+
+
 class Capture:
     """The library calls of one traced call, and the memory of their operands.
 
@@ -175,19 +201,17 @@ class Capture:
     """
 
     def __init__(self, arrays: Sequence[Array], engine: str = "cpu", patience: float | None = None) -> None:
-        self._engine = engine
-        self._arguments = sorted(
+        self.engine = engine
+        self.argument_bounds = sorted(
             (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
         )
-        self._indices = {id(array): index for index, array in enumerate(arrays)}
-        self._written_arguments: set[int] = set()
-        self._memories: list[Memory] = []  # in the order of their addresses
+        self.argument_indices = {id(array): index for index, array in enumerate(arrays)}
+        self.memories: list[Memory] = []  # in the order of their addresses
         self._begins: list[int] = []
         self._by_owner: dict[int, Memory] = {}
-        self._requests: list[tuple[Request, dict[int, Memory]]] = []
-        self._finite: list[Memory] = []
-        self._constants = bytearray()
-        self._constant_offsets: dict[bytes, int] = {}
+        self.segments = [CapturedSegment()]
+        self.breaks: list[Break] = []  # the graph breaks that begin segments
+        self._request_count = 0
         self._bytes = 0
         self.is_valid = True
         self.is_late = False  # NumPy shall run the rest
@@ -204,19 +228,29 @@ class Capture:
         """Give up: the call did something that a list of requests cannot do."""
         self.is_valid = False
         self.is_late |= self._may_be_late and self._is_small  # tracing them is slower than NumPy
-        for each in (
-            self._memories,
-            self._begins,
-            self._by_owner,
-            self._requests,
-            self._finite,
-        ):
+        for each in (self.memories, self._begins, self._by_owner, self.segments):
             each.clear()
 
     def on_host_read(self) -> None:
         """Note that Python or NumPy reads a computed value."""
         if not self.body_has_ended:
             self.mark_not_replayable()
+
+    def add_branch(self, array: Array, graph_break: Break) -> None:
+        """Note that Python branches on a number: a new segment begins, unless it is a constant."""
+        memory = self._by_owner.get(id(owner_of(array)))
+        if memory is not None and memory.is_constant:
+            return
+        is_written = memory is not None and memory.has_written(address_of(array), (), (), array.itemsize)
+        if self.engine != "cpu" or memory is None or not is_written or len(self.segments) >= _MAX_SEGMENTS:
+            self.mark_not_replayable()
+            return
+        memory.mark_used_in(len(self.segments) - 1)
+        memory.is_read_by_python = True
+        segment = self.segments[-1]
+        segment.condition, segment.outcome = array, bool(array)
+        self.segments.append(CapturedSegment())
+        self.breaks.append(graph_break)
 
     def add_constant(self, array: Array) -> None:
         """Note a new array whose elements depend on the signature alone, and stay as they are."""
@@ -231,13 +265,14 @@ class Capture:
         """Note that reductions are computed next; return the number of requests before them."""
         if not _REDUCTIONS.issuperset(names):
             self.mark_not_replayable()
-        return len(self._requests)
+            return 0
+        return len(self.segments[-1].requests)
 
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
         """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
         arrays = [
             memories[row].owner
-            for request, memories in self._requests[first:]
+            for request, memories in (self.segments[-1].requests[first:] if self.is_valid else ())
             for row in _result_rows(request)
         ]
         if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
@@ -252,28 +287,28 @@ class Capture:
         owner = owner_of(array)
         if not self.is_valid or id(owner) in self._by_owner or self._argument_at(*byte_bounds(array)):
             return
-        memory = Memory(owner, is_constant)
+        memory = Memory(owner, is_constant, len(self._by_owner))
         self._bytes += memory.end - memory.begin
-        most = _MAX_BYTES + _MAX_BYTES_OF_REQUEST * len(self._requests)
+        most = _MAX_BYTES + _MAX_BYTES_OF_REQUEST * self._request_count
         if self._bytes > min(most, _MAX_BYTES_KEPT):
             self.mark_not_replayable()
             return
         self._by_owner[id(owner)] = memory
         index = bisect.bisect(self._begins, memory.begin)
         self._begins.insert(index, memory.begin)
-        self._memories.insert(index, memory)
+        self.memories.insert(index, memory)
 
     def _argument_at(self, begin: int, end: int) -> tuple[int, int, int, int] | None:
         """Return the argument that contains a range: its bounds, its index and its address."""
-        at = bisect.bisect(self._arguments, (begin, math.inf)) - 1
-        found = self._arguments[at] if at >= 0 else None
+        at = bisect.bisect(self.argument_bounds, (begin, math.inf)) - 1
+        found = self.argument_bounds[at] if at >= 0 else None
         return found if found is not None and end <= found[1] else None
 
     def _memory_containing(self, begin: int, end: int) -> Memory:
         at = bisect.bisect(self._begins, begin) - 1
-        if at < 0 or end > self._memories[at].end:
+        if at < 0 or end > self.memories[at].end:
             raise NotReplayableError
-        return self._memories[at]
+        return self.memories[at]
 
     # ---- Requests --------------------------------------------------------------------------------------
 
@@ -285,7 +320,7 @@ class Capture:
             self.mark_not_replayable()
             self.is_late = self._may_be_late
             return
-        if entry.entry not in ENTRIES or len(self._requests) >= _MAX_REQUESTS:
+        if entry.entry not in ENTRIES or self._request_count >= _MAX_REQUESTS:
             self.mark_not_replayable()
             return
         try:
@@ -306,11 +341,13 @@ class Capture:
         is_scan = name == "pk_scan"
         sizes: Any = arguments[3] if is_scan else entry.shape[: entry.dimensions.value]
         request = Request(name, arguments, table, {}, function, tuple(sizes.tolist()), {}, set())
+        if name == "pk_evaluate" and 0 in request.shape:  # it reads and writes nothing
+            return
         if is_scan:
             memories = self._find_arrays(request, [request.shape] * len(table))
         else:
             memories = self._find_operands(request, entry)
-        self._requests.append((request, memories))
+        self._append(request, memories)
 
     def add_product(self, product: Product, arrays: Sequence[Array]) -> None:
         """Add a call of a loop of `matmul`; the last array is the result."""
@@ -330,7 +367,11 @@ class Capture:
         except NotReplayableError:
             self.mark_not_replayable()
             return
-        self._requests.append((request, memories))
+        self._append(request, memories)
+
+    def _append(self, request: Request, memories: dict[int, Memory]) -> None:
+        self.segments[-1].requests.append((request, memories))
+        self._request_count += 1
 
     def _find_arrays(self, request: Request, shapes: Sequence[tuple[int, ...]]) -> dict[int, Memory]:
         """Find the memory of operands of these shapes, of which the last is the result."""
@@ -345,7 +386,7 @@ class Capture:
         for row in numbers:
             operand = request.table[row]
             number = ctypes.string_at(int(operand["address"]), abi.TYPES[operand["type"]].itemsize)
-            request.places[row] = Place(CONSTANTS, self._constant(number))
+            request.places[row] = self.segments[-1].constants.add(number)
         memories = {row: memory for row in loaded if (memory := self._operand(request, row, shape, False))}
         is_reduction = request.entry != "pk_evaluate"
         self.add_memory(entry.results if is_reduction else ())
@@ -356,8 +397,8 @@ class Capture:
             if is_reduction and memory is None:
                 raise NotReplayableError
             if is_reduction and memory is not None and memory.owner.dtype.kind == "f":
-                self._finite.append(memory)
-                memory.last_use = math.inf
+                self.segments[-1].finite.append(memory)
+                memory.is_read_by_python = True
         return memories
 
     def _operand(self, request: Request, row: int, shape: tuple[int, ...], is_result: bool) -> Memory | None:
@@ -374,12 +415,9 @@ class Capture:
         if argument is not None:
             request.arrays[row] = Place(argument[2], 0)
             request.places[row] = Place(argument[2], address - argument[3])
-            if is_result:
-                self._written_arguments.add(argument[2])
             return None
         memory = self._memory_containing(*bounds)
-        memory.first_use = min(memory.first_use, len(self._requests))
-        memory.last_use = max(memory.last_use, len(self._requests))
+        memory.mark_used(self._request_count, len(self.segments) - 1)
         if is_result and memory.is_constant:
             raise NotReplayableError
         if is_result:
@@ -388,147 +426,14 @@ class Capture:
             raise NotReplayableError
         return memory
 
-    def _constant(self, value: bytes) -> int:
-        """Return the offset of a constant."""
-        offset = self._constant_offsets.get(value)
-        if offset is None:
-            self._constants.extend(bytes(-len(self._constants) % ALIGNMENT))
-            offset = self._constant_offsets[value] = len(self._constants)
-            self._constants.extend(value)
-        return offset
+    # ---- The result ------------------------------------------------------------------------------------
 
-    # ---- The plan --------------------------------------------------------------------------------------
-
-    def finish(self, function: str, result: Any) -> Plan | None:
-        """End the capture with the call's result; return the plan, or None if the call has none."""
-        if not self.is_valid or not self._requests:
-            return None
-        try:
-            new = self._keep_results(result, [])
-            number_bytes = self._lay_out_numbers()
-            arena_bytes = self._lay_out_arena()
-            template = self._template_of(result, {})
-        except (NotReplayableError, RecursionError):  # a list may contain itself
-            return None
-        requests: list[Request] = []
-        indices: dict[Any, int] = {}
-        order = []
-        for request, memories in self._requests:
-            for row, memory in memories.items():
-                request.places[row] = self._place_of(memory, int(request.table[row]["address"]))
-                request.arrays[row] = self._place_of(memory, memory.begin)
-            request.table["address"][list(request.places)] = 0
-            index = indices.setdefault(request.key(), len(requests))
-            if index == len(requests):
-                requests.append(request)
-            order.append(index)
-        finite = [
-            (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite
-        ]
-        written = sorted(self._written_arguments)
-        extents = [Extent(0, 0)] * len(self._arguments)
-        for begin, end, index, address in self._arguments:
-            extents[index] = Extent(begin - address, end - begin)
-        if sum(extents[index].size for index in written) > _MAX_SAVED_BYTES * len(order):
-            return None
-        copied = sum(extent.size for extent in extents) + sum(map(NewArray.size, new))
-        if self._engine == "cuda" and copied > _MAX_COPIED_BYTES * len(order):
-            return None
-        sizes = extents, new, arena_bytes, bytes(self._constants), number_bytes
-        return Plan(function, self._engine, requests, order, *sizes, written, finite, template)
-
-    def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
-        """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
-        if type(result) is Scalar:
-            memory = self._computed_memory(result.array)
-            if not memory.is_written:
-                raise NotReplayableError
-            memory.last_use = math.inf
-        elif type(result) is np.ndarray and id(result) not in self._indices:
-            memory = self._computed_memory(result)
-            owner = memory.owner
-            flags = owner.flags
-            is_plain = result.flags.writeable and not _is_broadcast(result)
-            if not (is_plain and memory.is_written and flags.forc and owner.base is None):
-                raise NotReplayableError
-            if memory.place is None:
-                memory.place = Place(len(self._arguments) + len(new), 0)
-                new.append(NewArray(owner.shape, owner.dtype, "C" if flags.c_contiguous else "F"))
-        elif isinstance(result, (list, tuple)):
-            for part in result:
-                self._keep_results(part, new)
-        return new
-
-    def _computed_memory(self, array: Array) -> Memory:
+    def computed_memory(self, array: Array) -> Memory:
         """Return the memory of an array that requests computed."""
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is None or memory.is_constant:
             raise NotReplayableError
         return memory
-
-    def _lay_out_numbers(self) -> int:
-        """Give the memory that Python reads, other than new arrays, its places; return the size of all."""
-        end = 0
-        for memory in self._memories:
-            if memory.place is None and memory.last_use == math.inf and not memory.is_constant:
-                memory.place = Place(NUMBERS, end)
-                end += -(-(memory.end - memory.begin) // ALIGNMENT) * ALIGNMENT
-        return end
-
-    def _lay_out_arena(self) -> int:
-        """Give the other memory places in the arena, by its lifetime; return the arena's size."""
-        end = 0
-        free: dict[int, list[int]] = {}  # offsets that are free again, by size
-        busy: list[tuple[float, int, int]] = []  # a heap of last uses, with offsets and sizes
-        memories = [each for each in self._memories if each.place is None and not each.is_constant]
-        for memory in sorted(memories, key=lambda each: each.first_use):
-            while busy and busy[0][0] < memory.first_use:
-                _, offset, size = heapq.heappop(busy)
-                free.setdefault(size, []).append(offset)
-            size = -(-(memory.end - memory.begin) // ALIGNMENT) * ALIGNMENT
-            if free.get(size):
-                offset = free[size].pop()
-            else:
-                offset, end = end, end + size
-            memory.place = Place(ARENA, offset)
-            heapq.heappush(busy, (memory.last_use, offset, size))
-        return end
-
-    def _place_of(self, memory: Memory, address: int) -> Place:
-        """Return the place of an address in memory."""
-        if memory.place is None:
-            memory.place = Place(
-                CONSTANTS, self._constant(ctypes.string_at(memory.begin, memory.end - memory.begin))
-            )
-        return Place(memory.place.buffer, memory.place.offset + address - memory.begin)
-
-    def _template_of(self, result: Any, made: dict[int, Any]) -> Any:
-        """Return the result with descriptions in place of arrays and numbers; `made` has the parts, by id."""
-        if id(result) not in made:
-            made[id(result)] = self._new_template(result, made)
-        return made[id(result)]
-
-    def _new_template(self, result: Any, made: dict[int, Any]) -> Any:
-        if id(result) in self._indices:
-            return self._indices[id(result)]
-        kind: Any = type(result)
-        if kind is Scalar:
-            array = result.array
-            return Number(self._place_of(self._computed_memory(array), address_of(array)), array.dtype)
-        if kind is np.ndarray:
-            memory = self._computed_memory(result)
-            place = self._place_of(memory, address_of(result))
-            if result is memory.owner:
-                return place.buffer
-            index = place.buffer - len(self._arguments)
-            return ArrayView(index, place.offset, result.shape, result.strides, result.dtype)
-        is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-        if kind in (list, tuple) or is_named:
-            make = kind._make if is_named else kind
-            return Sequenced(make, [self._template_of(part, made) for part in result])
-        if kind is str or key_of_constant(result) is None:  # the text of a number depends on printing options
-            raise NotReplayableError
-        return Constant(result)
 
 
 def _result_rows(request: Request) -> range:
@@ -547,10 +452,6 @@ def _operands_of(program: ElementProgram) -> tuple[tuple[int, ...], tuple[int, .
     stored = instructions["b"][instructions["op"] == abi.OP_STORE].tolist()
     numbers = {i for i, each in enumerate(program.operands) if each.source in ("scalar", "constant")}
     return tuple(loaded - numbers), tuple(numbers), tuple(stored)
-
-
-def _is_broadcast(array: Array) -> bool:
-    return any(stride == 0 and length > 1 for stride, length in zip(array.strides, array.shape, strict=True))
 
 
 def _are_same(one: Array, other: Array) -> bool:

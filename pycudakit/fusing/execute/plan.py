@@ -1,7 +1,7 @@
 """Plan: the library calls of a fused function as data, which the C library runs without Python.
 
 A plan is a list of requests over buffers: the arguments, new arrays for the results, an arena for
-intermediate values, constants, and numbers that Python reads. `Capture` makes it from a traced call. A
+intermediate values, constants, and numbers that Python reads. `lowering` makes it from a captured call. A
 `PlanRun` binds it to memory of its own and runs it by `pk_run_requests`, on either engine.
 """
 
@@ -72,6 +72,12 @@ class NewArray(NamedTuple):
         """Return the size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    def allocate(self) -> Array:
+        """Return a new array."""
+        if self.order == "C":
+            return allocator.empty(self.shape, self.dtype)
+        return np.empty(self.shape, self.dtype, self.order)
+
 
 class Extent(NamedTuple):
     """The bytes of an argument, whose first element need not be the first of them."""
@@ -83,7 +89,7 @@ class Extent(NamedTuple):
 class ArrayView(NamedTuple):
     """A result that is a view of a new array."""
 
-    new: int
+    buffer: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -91,7 +97,7 @@ class ArrayView(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A result that is a scalar."""
+    """A scalar that Python reads."""
 
     place: Place
     dtype: DType
@@ -111,7 +117,7 @@ class Constant(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The calls of a function for one signature, as data."""
+    """The calls of a function for one signature, or those up to a branch, as data."""
 
     function: str
     engine: str  # "cpu" or "cuda"
@@ -126,6 +132,14 @@ class Plan(NamedTuple):
     finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
     # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
     result: Any
+    condition: Number | None = None  # of the branch that the plan ends with
+
+    def key(self) -> tuple[Any, ...]:
+        """Return a key that equal plans without a result share."""
+        requests = [request.key() for request in self.requests]
+        lists: list[list[Any]] = [requests, self.order, self.arguments, self.new, self.written, self.finite]
+        sizes = self.arena_bytes, self.constants, self.number_bytes
+        return *[tuple(each) for each in lists], *sizes, self.condition
 
 
 _keys = itertools.count(1)
@@ -197,33 +211,42 @@ class PlanRun(NativeCall):
                 bindings.append((word, buffer, offset - self._begins[buffer]))
         return bindings
 
-    def run_with(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
-        """Run the plan and return the call's result; NotImplemented if the call must be traced.
+    def compute(
+        self,
+        arguments: Sequence[Array],
+        addresses: Sequence[int],
+        reason: str,
+        allocate: Callable[[NewArray], Array] = NewArray.allocate,
+    ) -> list[Array] | None:
+        """Run the requests; return the arguments and the new arrays.
 
-        That is the case if a request fails, or an operation may have to warn. The arguments are then as they
-        were.
+        None means that the call must be traced, since a request failed, or an operation may have to warn.
         """
         plan = self._plan
-        new = [_new(*each) for each in plan.new]
+        new = [allocate(each) for each in plan.new]
+        buffers = [*arguments, *new]
+        if not plan.order:
+            return buffers
         first = [*addresses, *map(address_of, new)]
         self._addresses[:] = list(map(operator.add, first, self._begins))
-        saved = [arguments[index].copy("K") for index in plan.written]
         choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
-        is_correct = False
         try:
             flags = self.run_on_cpu(choice) if plan.engine == "cpu" else self._run_on_cuda(choice)
-            is_correct = (not flags and self._is_finite(new)) or _ignores_errors(flags)
         except errors.InternalError:
             raise
         except errors.Error:  # the traced call raises it, or falls back
-            pass
-        finally:
-            if not is_correct:  # also after an interrupt
-                for index, values in zip(plan.written, saved, strict=True):
-                    arguments[index][...] = values
-        if not is_correct:
-            return NotImplemented
-        return self._result(plan.result, arguments, new, {})
+            return None
+        is_correct = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
+        return buffers if is_correct else None
+
+    def outcome(self, buffers: Sequence[Array]) -> bool:
+        """Return the truth value of the condition."""
+        condition = self._plan.condition
+        return condition is not None and bool(self._view(condition.place, condition.dtype, 1, buffers)[0])
+
+    def result(self, buffers: Sequence[Array]) -> Any:
+        """Return the call's result."""
+        return self._result(self._plan.result, buffers, {})
 
     def _run_on_cuda(self, choice: EngineChoice) -> int:
         flags = self.run_unobserved(choice)
@@ -232,42 +255,37 @@ class PlanRun(NativeCall):
             compile_requested(loader.library("cuda"))
         return flags
 
-    def _is_finite(self, new: Sequence[Array]) -> bool:
-        return all(
-            np.isfinite(self._view(place, dtype, count, new)).all()
-            for place, dtype, count in self._plan.finite
-        )
+    def _is_finite(self, buffers: Sequence[Array]) -> bool:
+        for place, dtype, count in self._plan.finite:
+            values = self._view(place, dtype, count, buffers)
+            if not (math.isfinite(values.item()) if count == 1 else np.isfinite(values).all()):
+                return False
+        return True
 
-    def _view(self, place: Place, dtype: DType, count: int, new: Sequence[Array]) -> Array:
-        memory: Any = (
-            self._own[NUMBERS] if place.buffer == NUMBERS else new[place.buffer - len(self._plan.arguments)]
-        )
+    def _view(self, place: Place, dtype: DType, count: int, buffers: Sequence[Array]) -> Array:
+        memory: Any = self._own[NUMBERS] if place.buffer == NUMBERS else buffers[place.buffer]
         view: Array = np.ndarray(count, dtype, memory, place.offset)
         return view
 
-    def _result(
-        self, part: Any, arguments: Sequence[Array], new: Sequence[Array], made: dict[int, Any]
-    ) -> Any:
+    def _result(self, part: Any, buffers: Sequence[Array], made: dict[int, Any]) -> Any:
         """Make a part of the result; a part that occurs twice is one object, which `made` has by its id."""
         kind = type(part)
         if kind is int:
-            return arguments[part] if part < len(arguments) else new[part - len(arguments)]
+            return buffers[part]
         if kind is Constant:
             return part.value
         if id(part) not in made:
             if kind is Number:
-                made[id(part)] = self._view(part.place, part.dtype, 1, new)[0]
+                made[id(part)] = self._view(part.place, part.dtype, 1, buffers)[0]
             elif kind is ArrayView:
-                view: Any = np.ndarray(part.shape, part.dtype, new[part.new], part.offset, part.strides)
+                view: Any = np.ndarray(
+                    part.shape, part.dtype, buffers[part.buffer], part.offset, part.strides
+                )
                 made[id(part)] = view
             else:
-                parts = [self._result(each, arguments, new, made) for each in part.parts]
+                parts = [self._result(each, buffers, made) for each in part.parts]
                 made[id(part)] = part.make(parts)
         return made[id(part)]
-
-
-def _new(shape: tuple[int, ...], dtype: DType, order: Any) -> Array:
-    return allocator.empty(shape, dtype) if order == "C" else np.empty(shape, dtype, order)
 
 
 def _ignores_errors(flags: int) -> bool:

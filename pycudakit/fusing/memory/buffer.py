@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class Buffer:
     is_caller_owned
         Whether the memory is the caller's.
     """
+
+    reachability_changes: ClassVar = 0  # how often memory of nodes has become reachable from outside
 
     __slots__ = (
         "__weakref__",
@@ -153,6 +155,12 @@ class Buffer:
         self.evict()
         self.may_be_resident = False
         self.has_escaped = True
+        Buffer.reachability_changes += 1
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether code outside of the trace can reach the memory."""
+        return self.is_caller_owned or self.has_escaped
 
     def overlaps_node(self, node: Any) -> bool:
         """Return True if a node's array overlaps this buffer."""

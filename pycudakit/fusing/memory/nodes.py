@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ class Node:
     __slots__ = (
         *("__weakref__", "arguments", "array", "dtype", "function", "options", "is_broadcast", "layout"),
         *("order", "reduction", "shape", "steps", "buffer", "recomputations", "view", "views"),
+        "unreachable_at",
     )
 
     def __init__(
@@ -62,13 +63,15 @@ class Node:
         # The memory order of the elements; None if it is not yet known.
         self.order = _common_order(arguments, shape)
         self.recomputations = 0  # evaluations that were not stored
+        self.unreachable_at = -1  # the count of changes at which it was found to read no reachable memory
         self.steps = steps  # operations of the node and its deferred inputs; 0 for an array
         if steps > MAX_STEPS:  # shared inputs were counted several times: count exactly
             self.steps = sum(node.array is None for node in self.ancestors())
 
     def set_result(self, array: Array, buffer: Buffer | None = None) -> None:
         """Set the computed array; deferred views of the node become views of it."""
-        self.array, self.layout, self.buffer = array, None, buffer
+        self.array, self.layout = array, None
+        self.set_buffer(buffer)
         self.order = _order_of(array)
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
         views, self.views = self.views, []
@@ -78,6 +81,12 @@ class Node:
                 view = node.view(array)
                 is_in_buffer = buffer is not None and buffer.contains(view)
                 node.set_result(view, buffer if is_in_buffer else None)
+
+    def set_buffer(self, buffer: Buffer | None) -> None:
+        """Set the buffer of the array."""
+        self.buffer = buffer
+        if buffer is not None and buffer.is_reachable:
+            Buffer.reachability_changes += 1
 
     @property
     def is_fusion_barrier(self) -> bool:
@@ -106,10 +115,22 @@ class Node:
 
     def reads_reachable_memory(self) -> bool:
         """Return True if the node reads memory that code outside of the trace can reach."""
-        return any(
-            node.buffer is not None and (node.buffer.is_caller_owned or node.buffer.has_escaped)
-            for node in self.ancestors()
-        )
+        changes = Buffer.reachability_changes
+        seen, pending = {self}, [self]
+        while pending:
+            node = pending.pop()
+            if node.unreachable_at == changes:
+                continue
+            if node.buffer is not None and node.buffer.is_reachable:
+                return True
+            before = node.arguments if node.reduction is None else (node.reduction.operand,)
+            for argument in before:
+                if type(argument) is Node and argument not in seen:
+                    seen.add(argument)
+                    pending.append(argument)
+        for node in seen:
+            node.unreachable_at = changes
+        return False
 
     def layout_arrays(self) -> list[Array]:
         """Return arrays whose memory order an array of the node's value takes."""
@@ -241,9 +262,9 @@ class FusedKernel:
         self.function = _function(tuple(self._instructions), results)
 
     @property
-    def nodes(self) -> Container[Node]:
+    def nodes(self) -> KeysView[Node]:
         """The nodes that the kernel reads and computes."""
-        return self._slots
+        return self._slots.keys()
 
     def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
         """Return the compiled program for outputs of these dtypes."""

@@ -221,7 +221,7 @@ class Tracer(LazyArray):
 
     def __bool__(self) -> bool:
         """Compute, and return the truth value."""
-        return bool(self._number("the truth value of an array, in `if` or `while`,"))
+        return bool(self.owning_trace.truth_value(self))
 
     def __float__(self) -> float:
         """Compute, and convert the value."""

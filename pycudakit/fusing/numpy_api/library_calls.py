@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
+from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
@@ -71,7 +73,7 @@ _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # Functions that NumPy lacks, or that it does not dispatch to tracers: the number of device arguments of each.
 _OWN_ON_DEVICE = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
 # Scans whose Python code reads no values.
-_CAPTURED_SCANS = frozenset({"cumsum", "cumprod"})
+_CAPTURED_SCANS = frozenset({"cummax", "cummin", "cumprod", "cumsum"})
 _REASON_BLAS = "the CPU engine multiplies floats by NumPy's BLAS"
 _IMAGE = f"{__name__.partition('.')[0]}.image"
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
@@ -152,16 +154,18 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
 
 def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Compute `matmul` or `dot` in a call that is to be replayed; return None if it cannot be."""
-    is_plain = len(arguments) == 2 and not keywords and all(type(each) is Tracer for each in arguments)
-    if not is_plain or any(each.is_scalar for each in arguments):
+    factors = [_factor(trace, each) for each in arguments]
+    if len(factors) != 2 or keywords or any(each is None for each in factors):
         return None
-    a, b = map(trace.materialize, arguments)
+    a, b = map(trace.materialize, factors)
     if function.__name__ == "dot":
         return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
     if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):
         return _sums_of_nothing(trace, shape, a.dtype)
     result = np.empty(() if shape is None else shape, a.dtype)
+    if a.dtype == b.dtype and not result.size:
+        return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
     product = None if shape is None else product_of(a, b, result)
     capture = trace.capture
     if product is None or capture is None:
@@ -169,6 +173,14 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     native_call.run_numpy("matmul", _REASON_BLAS, lambda: np.matmul(a, b, out=result))
     capture.add_product(product, [a, b, result])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
+
+
+def _factor(trace: Trace, value: Any) -> Any:
+    """Return a tracer of an array; None for other values, and for large arrays that are not arguments."""
+    if type(value) is not np.ndarray:
+        return value if type(value) is Tracer and not value.is_scalar else None
+    node, is_large = trace.leaf_of(value)
+    return None if node is None or is_large else Tracer(trace, node)
 
 
 def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
@@ -193,10 +205,17 @@ def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
         return None
     if not a.size:
         return _sums_of_nothing(trace, (), a.dtype)
-    capture.add_memory([a, b])
-    first = capture.begin_reductions(["dot"])
-    (result,) = capture.reduced_arrays(first, [np.asarray(function(a, b))])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), True)
+    return _captured_reduction(trace, capture, "dot", [a, b], lambda: function(a, b))
+
+
+def _captured_reduction(
+    trace: Trace, capture: Capture, name: str, arrays: list[Array], compute: Callable[[], Any]
+) -> Tracer:
+    """Compute a reduction of arrays in a call that is to be replayed."""
+    capture.add_memory(arrays)
+    first = capture.begin_reductions([name])
+    (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)
 
 
 def _sums_of_nothing(trace: Trace, shape: tuple[int, ...], dtype: DType) -> Tracer:
@@ -298,6 +317,9 @@ def _norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: Any
     function, rest = library_function("pycudakit.linalg", "norm"), {"axis": axis, "keepdims": keepdims}
     is_of_sums = ord in (None, "fro") or type(ord) in (int, float)
     if has_elements(x) and is_of_sums and not (ord in (2, -2) and _is_of_matrices(x, axis)):
+        if (capture := trace.capture) is not None and trace.engine == "cpu":
+            array = trace.materialize(x)
+            return _captured_reduction(trace, capture, "norm", [array], lambda: function(array, ord, **rest))
         _count(trace, function, (x,), {})
         return trace.on_device(function, (x, ord), rest, results_stay_on_device=True)
     return call_with_arrays(trace, function, (x, ord), rest)

@@ -94,7 +94,8 @@ def replacement_for(function: Any) -> Callable[..., Any]:
             result = function(array, *arguments[1:], **keywords)
             return arguments[0] if result is array else result
         if trace is not None:
-            result = trace.run_handler(_array_of, function, *arguments, **keywords)
+            array_of = _required if function is np.require else _array_of
+            result = trace.run_handler(array_of, function, *arguments, **keywords)
             if result is not None:
                 return result
             arguments = _value_of(arguments[0]), *arguments[1:]
@@ -118,7 +119,7 @@ def _number_of(value: Any) -> Any:
 
 
 _ORDERS = {np.ascontiguousarray: "C", np.asfortranarray: "F"}
-_ONLY_OF_DTYPE = (*_ORDERS, np.require)
+_FLAGS = {"C", "F", "A", "W", "O", "C_CONTIGUOUS", "F_CONTIGUOUS", "ALIGNED", "WRITEABLE", "OWNDATA"}
 
 
 def _array_of(
@@ -126,14 +127,14 @@ def _array_of(
 ) -> Any:
     """Return the result of `np.array` or a related function for a tracer; None if that is left to NumPy."""
     is_forced = copy is True or (copy is ... and function is np.array)
-    if function in _ONLY_OF_DTYPE and (order is not None or copy is not ...):
+    if function in _ORDERS and (order is not None or copy is not ...):
         return None
     order = _ORDERS.get(function, order)
     if keywords or not _is_taken(dtype) or order not in (None, "K", "C", "F"):
         return None
     if function in _ORDERS and not a.ndim:  # NumPy adds an axis
         return None
-    if function not in (np.asanyarray, np.require) and a.owning_trace.memmap_of(a) is not None:
+    if function is not np.asanyarray and a.owning_trace.memmap_of(a) is not None:
         array = a.owning_trace.in_caller_memory(a)
         a = Tracer(a.owning_trace, leaf(array.view(), a.node.buffer))  # an ndarray of the same memory
     converted = a if dtype is None else a.astype(dtype, copy=False)
@@ -142,6 +143,20 @@ def _array_of(
     elif is_forced or converted.is_scalar:
         converted = np.copy(converted)
     return None if copy is False and converted is not a else converted
+
+
+def _required(_: Any, a: Tracer, dtype: Any = None, requirements: Any = None, **keywords: Any) -> Any:
+    """Return the result of `np.require` for a tracer that meets the requirements; None for others."""
+    if not isinstance(requirements, (str, list, tuple, set, type(None))):
+        return None
+    flags = {str(each).upper() for each in requirements or ()}
+    if not flags <= _FLAGS or {"C", "F"} <= {each[0] for each in flags}:
+        return None
+    result = _array_of(np.asanyarray, a, dtype, **keywords)
+    if result is None:
+        return None
+    met: Any = layout_stub(result).flags
+    return result if all(met[each] for each in flags) else None
 
 
 def _value_of(tracer: Tracer) -> Any:

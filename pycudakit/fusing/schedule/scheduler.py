@@ -47,6 +47,7 @@ _COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equ
 _MIN_DEFERRED = 64
 # A kernel of so many operations on few elements also stores the live values that it computes on the way.
 _MIN_STEPS_TO_STORE, _MAX_SIZE_TO_STORE = 16, 1 << 15
+_MIN_STEPS_COMPUTED_AGAIN = 8  # operations that cost more than a pass over the stored values
 
 
 class Scheduler:
@@ -148,7 +149,7 @@ class Scheduler:
         array = node.array
         assert array is not None  # noqa: S101
         if node.buffer is None and not (tracer.is_scalar and not self.buffers.scope.is_open):
-            node.buffer = self.buffers.buffer_for(array)
+            node.set_buffer(self.buffers.buffer_for(array))
         return array
 
     def to_host(self, tracer: Tracer) -> Array:
@@ -191,6 +192,22 @@ class Scheduler:
             if not node.shape:
                 self._compare_numbers(node)
         return self.to_host(tracer)
+
+    def truth_value(self, tracer: Tracer) -> bool:
+        """Return a tracer's truth value, on which Python branches: a graph break.
+
+        The replays of a captured call go on if they have the same one.
+        """
+        operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
+        if capture is None or self.has_stopped_deferring or tracer.node.shape:
+            return bool(self.concretize(tracer, operation))
+        if tracer.node.array is None:
+            self._store_reduced(tracer.node)
+        array = self.materialize(tracer)
+        graph_break = break_at_caller(operation)
+        self.breaks.append(graph_break)
+        capture.add_branch(array, graph_break)
+        return bool(array)
 
     def _compare_numbers(self, node: Node) -> None:
         """Compute a comparison of numbers on the host by NumPy, which needs no kernel."""
@@ -529,7 +546,7 @@ class Scheduler:
         if not nodes:
             return
         nodes = [*nodes, *self.live_intermediates(nodes)]
-        kernel = FusedKernel(nodes)
+        nodes, kernel = self._storing_kernel(nodes)
         if not is_last:
             self.buffers.make_resident(kernel.arrays)
         new = [self._result_array(node) for node in nodes]
@@ -541,6 +558,25 @@ class Scheduler:
         self.mark_read(nodes)
         for node, array, own in zip(nodes, new, buffers, strict=True):
             node.set_result(array, own)
+
+    def _storing_kernel(self, nodes: Sequence[Node]) -> tuple[list[Node], FusedKernel]:
+        """Return the kernel of nodes, and its outputs: the nodes, and others that are better stored now.
+
+        Those are live deferred nodes that need many operations which an earlier kernel has computed, too. In
+        `while np.any(f(x)): x = g(x)`, each kernel would compute all turns up to there again.
+        """
+        nodes, kernel = list(nodes), FusedKernel(nodes)
+        on_the_way = [node for node in kernel.nodes if node.array is None and node not in nodes]
+        again = {n for n in on_the_way if n.recomputations and n.steps >= _MIN_STEPS_COMPUTED_AGAIN}
+        if again:
+            shape = nodes[0].shape
+            live = dict.fromkeys([t.node for t in self.deferred() if t.node.shape == shape])
+            needed_later = [node for node in live if node not in nodes and _needs_any(node, again)]
+            nodes += needed_later[: MAX_OUTPUTS - len(nodes)]
+            kernel = FusedKernel(nodes)
+        for node in on_the_way:
+            node.recomputations += 1
+        return nodes, kernel
 
     def live_intermediates(self, nodes: Sequence[Node]) -> list[Node]:
         """Return live deferred nodes that a long kernel of few elements computes on the way to `nodes`.
@@ -566,11 +602,12 @@ class Scheduler:
         """Compute nodes of one shape by one kernel, into arrays that no deferred node reads."""
         self.flush_if_errstate_changed()
         self.resolve_barriers(nodes)
-        kernel = FusedKernel(nodes)
-        if arrays[0].size and not self.try_enqueue(kernel, arrays):
-            self.buffers.make_resident([*kernel.arrays, *arrays])
-            self.evaluate(kernel, arrays)
-        for node, array in zip(nodes, arrays, strict=True):
+        outputs, kernel = self._storing_kernel(nodes)
+        outs = [*arrays, *map(self._result_array, outputs[len(nodes) :])]
+        if arrays[0].size and not self.try_enqueue(kernel, outs):
+            self.buffers.make_resident([*kernel.arrays, *outs])
+            self.evaluate(kernel, outs)
+        for node, array in zip(outputs, outs, strict=True):
             node.set_result(array, self.buffers.buffer_for(array))
 
     def copy_into(self, source: Array, target: Array) -> None:
@@ -697,6 +734,12 @@ class Scheduler:
             call = native_call.as_call(record)
             figures = call.seconds, call.bytes_up, call.bytes_down
             self.passes.append(PlanPass(function, call.engine, shape, read, wrote, *figures, blocks))
+
+
+def _needs_any(node: Node, others: Container[Node]) -> bool:
+    """Return True if a node can be computed by a kernel that computes one of the others on the way."""
+    before = list(node.ancestors())
+    return any(each in others for each in before) and not any(each.is_fusion_barrier for each in before)
 
 
 def _is_deferred(node: Node | None) -> bool:

@@ -270,7 +270,10 @@ class ElementwiseTrace(TiledScheduler):
             return leaf(*self.buffers.latest(array, buffer)), False
         self.buffers.mark_escaped(array)  # arguments that overlap it
         if array.nbytes <= MAX_SNAPSHOT_BYTES:
-            return leaf(array.copy("K")), False
+            snapshot = array.copy("K")
+            if (capture := self.capture) is not None:  # of a function whose other values are constants
+                capture.add_constant(snapshot)
+            return leaf(snapshot), False
         return leaf(array), True
 
     def lift(self, value: Any) -> Any:
@@ -278,6 +281,8 @@ class ElementwiseTrace(TiledScheduler):
         if type(value) is Tracer:
             return value
         array = np.asarray(value)
+        if not isinstance(value, np.ndarray) and (capture := self.capture) is not None:
+            capture.add_constant(array)
         buffer = self.buffers.buffer_of(array)
         tracer = self.wrap(array)
         is_in_buffer = not isinstance(value, np.ndarray) or (buffer is not None and buffer.contains(array))

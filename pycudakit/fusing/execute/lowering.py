@@ -1,0 +1,309 @@
+"""Lowering: makes the plans of a captured call, one for each segment.
+
+Each array that an earlier segment made and a later one uses is an argument of the later plan. Other
+intermediate values have places in an arena, by their lifetimes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import heapq
+import marshal
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.abi import address_of
+from pycudakit._native.dtypes import Array
+from pycudakit.fusing.execute.capture import (
+    Capture,
+    CapturedSegment,
+    Memory,
+    NotReplayableError,
+    Scalar,
+    key_of_constant,
+)
+from pycudakit.fusing.execute.plan import (
+    ALIGNMENT,
+    ARENA,
+    NUMBERS,
+    ArrayView,
+    Constant,
+    Extent,
+    NewArray,
+    Number,
+    Place,
+    Plan,
+    Request,
+    Sequenced,
+)
+from pycudakit.fusing.execute.trace_tree import Step
+
+# Bytes of written arguments for each request: a replay copies them, so that it can be undone.
+_MAX_SAVED_BYTES = 256 << 10
+# Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
+_MAX_COPIED_BYTES = 16 << 20
+
+
+def lower(
+    capture: Capture, function: str, result: Any, kept: Sequence[Collection[int]] = ()
+) -> list[Step] | None:
+    """Return the path of a captured call through its trace tree; None if the call cannot be replayed.
+
+    `kept` has the numbers of the arrays that each segment of an earlier path has made for later ones.
+    """
+    if not capture.is_valid or not any(segment.requests for segment in capture.segments):
+        return None
+    try:
+        return _Lowering(capture, function, result, kept).steps()
+    except (NotReplayableError, RecursionError):  # a list may contain itself
+        return None
+
+
+class _Lowering:
+    """The memory that the segments of a call share, and the call's limits."""
+
+    def __init__(self, capture: Capture, function: str, result: Any, kept: Sequence[Collection[int]]) -> None:
+        self.capture, self.function, self.result = capture, function, result
+        self._kept = kept
+        self.extents = [Extent(0, 0)] * len(capture.argument_bounds)
+        for begin, end, index, address in capture.argument_bounds:
+            self.extents[index] = Extent(begin - address, end - begin)
+        self.result_arrays: dict[int, Memory] = {}  # by number
+        self._add_results(result)
+
+    def _add_results(self, result: Any) -> None:
+        """Find the memory of a result's arrays and numbers."""
+        last = len(self.capture.segments) - 1
+        if type(result) is Scalar:
+            memory = self.capture.computed_memory(result.array)
+            if not memory.is_written:
+                raise NotReplayableError
+            memory.mark_used_in(last)
+            memory.is_read_by_python = True
+        elif type(result) is np.ndarray and id(result) not in self.capture.argument_indices:
+            memory = self.capture.computed_memory(result)
+            is_plain = result.flags.writeable and not _is_broadcast(result)
+            if not is_plain or not memory.is_written:
+                raise NotReplayableError
+            memory.mark_used_in(last)
+            self.result_arrays[memory.number] = memory
+        elif isinstance(result, (list, tuple)):
+            for part in result:
+                self._add_results(part)
+
+    def steps(self) -> list[Step]:
+        """Lower all segments."""
+        segments = self.capture.segments
+        computed = [each for each in self.capture.memories if not each.is_constant and each.last_segment >= 0]
+        makes: list[list[Memory]] = [[] for _ in segments]
+        local: list[list[Memory]] = [[] for _ in segments]
+        for memory in sorted(computed, key=lambda each: each.number):
+            index = memory.first_segment
+            is_kept = index < len(self._kept) and memory.number in self._kept[index]
+            is_shared = memory.last_segment > index or is_kept or memory.number in self.result_arrays
+            (makes if is_shared else local)[index].append(memory)
+        lowered = [
+            _SegmentLowering(self, index, makes[index], local[index]) for index in range(len(segments))
+        ]
+        written = {argument for each in lowered for argument in each.written}
+        count = sum(len(segment.requests) for segment in segments)
+        if sum(self.extents[index].size for index in written) > _MAX_SAVED_BYTES * count:
+            raise NotReplayableError
+        copied = sum(extent.size for extent in self.extents) + sum(new.size() for new in lowered[-1].new)
+        if self.capture.engine == "cuda" and copied > _MAX_COPIED_BYTES * count:
+            raise NotReplayableError
+        return [each.step() for each in lowered]
+
+
+class _SegmentLowering:
+    """One segment, and the places of its memory.
+
+    Parameters
+    ----------
+    call
+        The call.
+    index
+        The segment's index.
+    makes
+        Memory that later segments, or the caller, use.
+    local
+        The other memory that this segment is the first to use.
+    """
+
+    def __init__(self, call: _Lowering, index: int, makes: Sequence[Memory], local: Sequence[Memory]) -> None:
+        self._call = call
+        self._segment: CapturedSegment = call.capture.segments[index]
+        self._is_last = index == len(call.capture.segments) - 1
+        self._makes = makes
+        used = {
+            memory.number: memory for _, memories in self._segment.requests for memory in memories.values()
+        }
+        if self._is_last:
+            used.update(call.result_arrays)
+            used.update(_numbers_in(call.capture, call.result))
+        if self._segment.condition is not None:
+            condition = call.capture.computed_memory(self._segment.condition)
+            used[condition.number] = condition
+        self._reads = [
+            used[number]
+            for number in sorted(used)
+            if not used[number].is_constant and used[number].first_segment < index
+        ]
+        first = len(call.extents) + len(self._reads)
+        self._places = {
+            memory: Place(place, 0) for place, memory in enumerate([*self._reads, *makes], len(call.extents))
+        }
+        self.new = [_new_array(memory.owner) for memory in makes]
+        self._first_new = first
+        self._number_bytes = self._lay_out_numbers(local)
+        self._arena_bytes = self._lay_out_arena([each for each in local if each not in self._places])
+        self.written = sorted(
+            {
+                request.arrays[row].buffer
+                for request, memories in self._segment.requests
+                for row in request.written
+                if row not in memories
+            }
+        )
+
+    def _lay_out_numbers(self, local: Sequence[Memory]) -> int:
+        """Give the memory that Python reads, other than new arrays, its places; return the size of all."""
+        end = 0
+        for memory in local:
+            if memory.is_read_by_python:
+                self._places[memory] = Place(NUMBERS, end)
+                end += _aligned_size(memory)
+        return end
+
+    def _lay_out_arena(self, local: Sequence[Memory]) -> int:
+        """Give the other memory places in the arena, by its lifetime; return the arena's size."""
+        end = 0
+        free: dict[int, list[int]] = {}  # offsets that are free again, by size
+        busy: list[tuple[int, int, int]] = []  # a heap of last uses, with offsets and sizes
+        for memory in sorted(local, key=lambda each: each.first_use):
+            while busy and busy[0][0] < memory.first_use:
+                _, offset, size = heapq.heappop(busy)
+                free.setdefault(size, []).append(offset)
+            size = _aligned_size(memory)
+            if free.get(size):
+                offset = free[size].pop()
+            else:
+                offset, end = end, end + size
+            self._places[memory] = Place(ARENA, offset)
+            heapq.heappush(busy, (memory.last_use, offset, size))
+        return end
+
+    def _place_of(self, memory: Memory, address: int) -> Place:
+        """Return the place of an address in memory."""
+        if memory.is_constant and memory not in self._places:
+            value = ctypes.string_at(memory.begin, memory.end - memory.begin)
+            self._places[memory] = self._segment.constants.add(value)
+        place = self._places.get(memory)
+        if place is None:
+            raise NotReplayableError
+        return Place(place.buffer, place.offset + address - memory.begin)
+
+    def step(self) -> Step:
+        """Return the segment's plan, and the arrays that it shares with others."""
+        call, segment = self._call, self._segment
+        requests: list[Request] = []
+        identities: list[Any] = []
+        indices: dict[Any, int] = {}
+        order = []
+        for request, memories in segment.requests:
+            operands = []
+            for row, memory in memories.items():
+                address = int(request.table[row]["address"])
+                operands.append((row, memory.number, address - memory.begin))
+                request.places[row] = self._place_of(memory, address)
+                request.arrays[row] = self._place_of(memory, memory.begin)
+            request.table["address"][list(request.places)] = 0
+            key = request.key()
+            index = indices.setdefault(key, len(requests))
+            if index == len(requests):
+                requests.append(request)
+            order.append(index)
+            others = [(row, *place) for row, place in request.places.items() if row not in memories]
+            identities.append((key[0], key[1], tuple(operands), tuple(others)))
+        finite = [
+            (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in segment.finite
+        ]
+        condition = None if segment.condition is None else self._number(segment.condition)
+        template = self._template_of(call.result, {}) if self._is_last else None
+        extents = [*call.extents, *(Extent(0, memory.end - memory.begin) for memory in self._reads)]
+        constants = bytes(segment.constants.bytes)
+        sizes = extents, self.new, self._arena_bytes, constants, self._number_bytes
+        plan = Plan(
+            *(call.function, call.capture.engine, requests, order, *sizes),
+            *(self.written, finite, template, condition),
+        )
+        reads, makes = (tuple([memory.number for memory in each]) for each in (self._reads, self._makes))
+        looked_at = (
+            -1 if segment.condition is None else call.capture.computed_memory(segment.condition).number
+        )
+        identity = _digest([identities, constants, looked_at])
+        return Step(plan, reads, makes, identity, segment.outcome)
+
+    def _number(self, array: Array) -> Number:
+        memory = self._call.capture.computed_memory(array)
+        return Number(self._place_of(memory, address_of(array)), array.dtype)
+
+    def _template_of(self, result: Any, made: dict[int, Any]) -> Any:
+        """Return the result with descriptions in place of arrays and numbers; `made` has the parts, by id."""
+        if id(result) not in made:
+            made[id(result)] = self._new_template(result, made)
+        return made[id(result)]
+
+    def _new_template(self, result: Any, made: dict[int, Any]) -> Any:
+        indices = self._call.capture.argument_indices
+        if id(result) in indices:
+            return indices[id(result)]
+        kind: Any = type(result)
+        if kind is Scalar:
+            return self._number(result.array)
+        if kind is np.ndarray:
+            memory = self._call.capture.computed_memory(result)
+            place = self._place_of(memory, address_of(result))
+            if result is memory.owner:
+                return place.buffer
+            return ArrayView(place.buffer, place.offset, result.shape, result.strides, result.dtype)
+        is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+        if kind in (list, tuple) or is_named:
+            make = kind._make if is_named else kind
+            return Sequenced(make, [self._template_of(part, made) for part in result])
+        if kind is str or key_of_constant(result) is None:  # the text of a number depends on printing options
+            raise NotReplayableError
+        return Constant(result)
+
+
+def _numbers_in(capture: Capture, result: Any) -> dict[int, Memory]:
+    """Return the memory of the numbers in a result, by its number."""
+    if type(result) is Scalar:
+        memory = capture.computed_memory(result.array)
+        return {memory.number: memory}
+    found = {}
+    for part in result if isinstance(result, (list, tuple)) else ():
+        found.update(_numbers_in(capture, part))
+    return found
+
+
+def _new_array(owner: Array) -> NewArray:
+    flags = owner.flags
+    if not flags.forc or owner.base is not None:
+        raise NotReplayableError
+    return NewArray(owner.shape, owner.dtype, "C" if flags.c_contiguous else "F")
+
+
+def _aligned_size(memory: Memory) -> int:
+    return -(-(memory.end - memory.begin) // ALIGNMENT) * ALIGNMENT
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.blake2b(marshal.dumps(value, 2), digest_size=16).digest()
+
+
+def _is_broadcast(array: Array) -> bool:
+    return any(stride == 0 and length > 1 for stride, length in zip(array.strides, array.shape, strict=True))

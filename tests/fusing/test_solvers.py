@@ -1,0 +1,33 @@
+"""Numerical programs as people write them: NumPy's results, and replays on the engine `cpu`."""
+
+import numpy as np
+import pytest
+from helpers.benchmark_modules import load
+
+import pycudakit as pk
+
+SOLVERS = load("solver_programs").SOLVERS
+
+
+def copied(values):
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in values]
+
+
+def assert_close(one, other):
+    if isinstance(other, tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_close(a, b)
+    else:
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("body", SOLVERS, ids=lambda body: body.__name__)
+def test_calls_have_numpys_results(engine, request, body):
+    fused = pk.fuse(body)
+    for _ in range(4):
+        ours, numpys = copied(SOLVERS[body]), copied(SOLVERS[body])
+        assert_close(fused(*ours), body(*numpys))
+        assert_close(tuple(ours), tuple(numpys))
+    if request.node.callspec.params["engine"] == "cpu":
+        assert "replayed" in pk.last_call().reason

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.program import ElementProgram
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
@@ -16,7 +17,7 @@ from pycudakit._native import abi
 from pycudakit._native.dtypes import BOOL, FLOAT64, INT64
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.cost_model import MIN_SECONDS_TO_WAKE_GPU
 
 Results = tuple[Value, ...]
 
@@ -57,10 +58,21 @@ class ElementFunction:
         self.labels = labels
         self.types_python_scalars = types_python_scalars
         self.neutral_value = 0 if name == "arctanh" else 1  # an argument that raises no FP flags
-        self.numpy_below: dict[
-            tuple[Any, ...], float
-        ] = {}  # elements, by the arguments' types; filled lazily
-        self.log_small_call = native_call.call_logger(Call(name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
+        # By the arguments' types, filled lazily: the elements below which NumPy is fastest, and the program.
+        self.numpy_below: dict[tuple[Any, ...], float] = {}
+        self._programs: dict[tuple[Any, ...], ElementProgram] = {}
+
+    def remember_small(self, types: tuple[Any, ...], program: ElementProgram) -> None:
+        """Remember the sizes at which NumPy is fastest for plain calls with arguments of these types."""
+        cost = program_cost.estimate(program)
+        self._programs[types] = program
+        self.numpy_below[types] = min(cost.numpy_below, MIN_SECONDS_TO_WAKE_GPU / cost.numpy)
+
+    def describe_small_call(self, size: int, types: tuple[Any, ...]) -> Call:
+        """Return the record of a call that `numpy_below` left to NumPy."""
+        program = self._programs[types]
+        choice = program_cost.choose(self.name, program, size, size * program.in_bytes)
+        return Call(self.name, "numpy", str(choice.reason))
 
     def is_small(self, first: Any, *others: Any) -> bool:
         """Return True, and log the call, if NumPy is fastest for a plain call of this size."""
@@ -76,7 +88,7 @@ class ElementFunction:
                 return False
         small = first.size < self.numpy_below.get(tuple(types), 0)
         if small:
-            self.log_small_call()
+            native_call.thread_log.call = self.describe_small_call, first.size, tuple(types)
         return small
 
 

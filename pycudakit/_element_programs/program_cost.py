@@ -9,6 +9,7 @@ from pycudakit._element_programs.measured_rates import NANOSECONDS
 from pycudakit._element_programs.program import ElementProgram
 from pycudakit._native import engine_status
 from pycudakit._native.calibration_file import CALIBRATION
+from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.cost_model import (
     CALL,
     CUDA_CALL,
@@ -20,7 +21,7 @@ from pycudakit._runtime.cost_model import (
     threaded_seconds,
     threads,
 )
-from pycudakit._runtime.engine_choice import EngineChoice, choice_by_estimates, numpy_choice_for_size
+from pycudakit._runtime.engine_choice import EngineChoice
 
 # Seconds by which a call of the CPU engine that wakes no threads takes longer than NumPy's call.
 SINGLE_THREAD_CALL = CALIBRATION.constants.get("SINGLE_THREAD_CALL", 7e-6)
@@ -165,14 +166,13 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Engine
         on_cuda = cuda_seconds(up, down)
         if on_cuda < GPU_MARGIN * seconds or not (small or has_cpu):
             engine = "cuda"
-    if engine == "numpy":
-        return numpy_choice_for_size(function)
-    return choice_by_estimates(
-        function,
+    estimates = Estimates(
         engine,
         numpy=seconds if small else None,
         cpu=on_cpu if has_cpu else None,
         cuda=on_cuda,
         cuda_status=cuda_status,
         numpy_below=estimated.numpy_below if program.numpy_agrees else 0.0,
+        by_size=engine == "numpy",
     )
+    return EngineChoice(function, engine, estimates, automatic=engine != "numpy")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pycudakit import errors
 from pycudakit._native import abi
+from pycudakit._native.engine_status import EngineStatus
 from pycudakit._native.formatting import format_seconds, html_table
 from pycudakit._native.hardware import link_speed
 
@@ -98,14 +100,57 @@ class Call:
 
 _MAX_BREAKS_SHOWN = 3  # graph breaks that a reason names
 
-# Function, engine, reason, devices and raw report: `last_call()` converts it to a `Call` on demand.
-RawCall = tuple[str, str, str, tuple[int, ...], bytes]
+
+class Estimates(NamedTuple):
+    """The seconds on each engine that `auto` compared for a call; `str` makes the reason of them.
+
+    `numpy_below` is the number of elements below which NumPy is fastest, if that is known. With `by_size`,
+    the choice is NumPy's, and holds for all calls of a similar size.
+    """
+
+    engine: str
+    numpy: float | None
+    cpu: float | None
+    cuda: float | None
+    cuda_status: EngineStatus
+    numpy_below: float = 0.0
+    by_size: bool = False
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        estimates = {"numpy": self.numpy, "cpu": self.cpu, "cuda": self.cuda}
+        known = {name: seconds for name, seconds in estimates.items() if seconds not in (None, math.inf)}
+        ordered = sorted(known, key=lambda name: (name != self.engine, known[name]))
+        reason = "auto: " + ", ".join(f"{name} {_milliseconds(known[name])}" for name in ordered)
+        if 1 <= self.numpy_below < math.inf:
+            reason += f" (numpy below {self.numpy_below:,.0f} elements)"
+        if not self.cuda_status.available:
+            reason += f"; cuda not available: {self.cuda_status.reason.partition(':')[0]}"
+        elif self.cuda is None:
+            reason += "; cuda not estimated"
+        return reason
+
+
+def _milliseconds(seconds: float) -> str:
+    milliseconds = seconds * 1e3
+    if milliseconds < 0.001:
+        return "under 0.001 ms"
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
+
+
+Reason: TypeAlias = str | Estimates
+
+# Two forms of a record that `last_call()` converts to a `Call` on demand. Of a call of a library: function,
+# engine, reason, devices and raw report. Of a small call of NumPy: the function that describes it, and
+# that function's arguments.
+RawCall = tuple[str, str, Reason, tuple[int, ...], bytes]
+SmallCall = tuple[Callable[..., Call], int, Any]
 
 
 def call_from_report(
     function: str,
     engine: str,
-    reason: str,
+    reason: Reason,
     devices: tuple[int, ...],
     report: bytes,
     began: float | None = None,
@@ -122,7 +167,7 @@ def call_from_report(
     return Call(
         function,
         engine,
-        reason,
+        str(reason),
         seconds,
         bytes_up=int(row["bytes_up"]),
         bytes_down=int(row["bytes_down"]),

@@ -17,7 +17,8 @@ import numpy as np
 
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import thread_log
 
@@ -115,8 +116,8 @@ class CachedCall(NamedTuple):
     any_shape: bool = False
 
 
-# Prepares a call, given the function's name and the arguments of the first call.
-Prepare = Callable[[str, tuple[Any, ...]], "CachedCall | None"]
+# Prepares a call, given the engine choice of the first call, and its arguments.
+Prepare = Callable[[EngineChoice, tuple[Any, ...]], "CachedCall | None"]
 
 
 def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -219,18 +220,18 @@ class DispatchCache:
         offered: tuple[Any, Prepare] | None,
     ) -> bool:
         """Add the executable for calls like this one; return False if there is none."""
-        if native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_SIZE):
-            self.executables[signature] = Executable(_logger(logged, REASON_NUMPY_FASTER_FOR_SIZE))
+        if native_call.ran_in_numpy_for_size(logged):
+            self.executables[signature] = Executable(_logger(logged))
             return True
         if not all(map(_has_shape, arguments)):
             return False
         if offered is not None and offered[0] is result:
-            cached_call = offered[1](native_call.function_of(logged), arguments)
+            cached_call = offered[1](native_call.cpu_choice_of(logged), arguments)
             if cached_call is None:
                 return False
             executable, any_shape = Executable(compute=cached_call.compute), cached_call.any_shape
         elif native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_LAYOUT):
-            executable, any_shape = Executable(_logger(logged, REASON_NUMPY_FASTER_FOR_LAYOUT)), False
+            executable, any_shape = Executable(_logger(logged)), False
         else:
             return False
         before = self.executables[signature] or Executable()
@@ -249,8 +250,9 @@ class DispatchCache:
                 self.executables[signature] = _GENERAL_PATH
 
 
-def _logger(logged: native_call.CallRecord, reason: str) -> Callable[[], object]:
-    return native_call.call_logger(Call(native_call.function_of(logged), "numpy", reason))
+def _logger(logged: native_call.CallRecord) -> Callable[[], object]:
+    call = native_call.as_call(logged)
+    return native_call.call_logger(Call(call.function, "numpy", call.reason))
 
 
 def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ A named engine is taken as it is. Under `auto`, estimated costs decide between N
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from pycudakit import errors
 from pycudakit._native import engine_status, loader
 from pycudakit._runtime import context
+from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import (
     REASON_CPU_FASTER,
     REASON_NUMPY_FASTER_FOR_LAYOUT,
@@ -29,7 +29,8 @@ class Cost(NamedTuple):
     Attributes
     ----------
     numpy, cpu
-        Seconds in NumPy (None if NumPy may not be chosen) and on the CPU engine.
+        Seconds in NumPy and on the CPU engine. NumPy's are None if NumPy may not be chosen, and 0 if it is
+        fastest, and not estimated.
     up, down
         Bytes to upload and download on the CUDA engine.
     gpu
@@ -58,7 +59,7 @@ class EngineChoice:
 
     function: str
     engine: str  # "numpy", "cpu" or "cuda"
-    reason: str
+    reason: Reason
     automatic: bool = False  # chosen by `auto`, so the call may fall back to another engine
 
 
@@ -126,7 +127,7 @@ def cpu_choice(function: str) -> EngineChoice:
 
 @functools.lru_cache(4096)
 def numpy_choice_for_size(function: str) -> EngineChoice:
-    """Return the choice of NumPy by `auto`, because of the size of the arrays."""
+    """Return the choice of NumPy by `auto` because of the size of the arrays, without estimates."""
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_SIZE)
 
 
@@ -136,56 +137,26 @@ def numpy_choice_for_layout(function: str) -> EngineChoice:
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_LAYOUT)
 
 
-@functools.lru_cache(4096)
-def choice_by_estimates(
-    function: str,
-    engine: str,
-    *,
-    numpy: float | None,
-    cpu: float | None,
-    cuda: float | None,
-    cuda_status: engine_status.EngineStatus,
-    numpy_below: float = 0.0,
-) -> EngineChoice:
-    """Return a choice by `auto`, whose reason has the estimates that were compared.
-
-    These are the seconds on each engine; instead of NumPy's, `numpy_below` may be the number of elements
-    below which NumPy is fastest.
-    """
-    estimates = {"numpy": numpy, "cpu": cpu, "cuda": cuda}
-    known = {name: seconds for name, seconds in estimates.items() if seconds not in (None, math.inf)}
-    ordered = sorted(known, key=lambda name: (name != engine, known[name]))
-    reason = "auto: " + ", ".join(f"{name} {_milliseconds(known[name])}" for name in ordered)
-    if 1 <= numpy_below < float("inf"):
-        reason += f" (numpy below {numpy_below:,.0f} elements)"
-    if not cuda_status.available:
-        reason += f"; cuda not available: {cuda_status.reason.partition(':')[0]}"
-    elif cuda is None:
-        reason += "; cuda not estimated"
-    return EngineChoice(function, engine, reason, automatic=engine != "numpy")
+_SHORT = 1e-4  # seconds: the choice of NumPy for shorter calls holds for calls of a similar size
 
 
-def _milliseconds(seconds: float) -> str:
-    milliseconds = seconds * 1e3
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
-
-
-_WORTH_TELLING = 1e-4  # seconds: the reason of shorter calls has no estimates
+def numpys_estimates(cost: Cost) -> Estimates:
+    """Return the estimates of a call for which `auto` chooses NumPy."""
+    cpu = cost.cpu if engine_status.status("cpu").available else None
+    by_size = cost.numpy is not None and cost.numpy < _SHORT
+    return Estimates("numpy", cost.numpy, cpu, None, engine_status.status("cuda"), by_size=by_size)
 
 
 def _choose(function: str, cost: Cost) -> EngineChoice:
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     if cost.numpy is not None and cost.numpy <= cost.cpu:
-        if cost.numpy < _WORTH_TELLING:
+        if not cost.numpy:
             return numpy_choice_for_size(function)
-        return choice_by_estimates(
-            function, "numpy", numpy=cost.numpy, cpu=cost.cpu, cuda=None, cuda_status=cuda_status
-        )
+        return EngineChoice(function, "numpy", numpys_estimates(cost))
     engine, on_cuda = "cpu", None
     if cuda_status and (not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
         engine = "cuda" if on_cuda < cost.cpu or not has_cpu else "cpu"
     cpu = cost.cpu if has_cpu else None
-    return choice_by_estimates(
-        function, engine, numpy=cost.numpy, cpu=cpu, cuda=on_cuda, cuda_status=cuda_status
-    )
+    estimates = Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status)
+    return EngineChoice(function, engine, estimates, automatic=True)

@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -25,11 +25,15 @@ from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import (
     Call,
+    Estimates,
     RawCall,
+    Reason,
+    SmallCall,
     call_from_report,
     combine_calls,
     combine_passes,
 )
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
 from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
@@ -70,12 +74,12 @@ class _NumPyCall(NamedTuple):
     """A call that NumPy computed."""
 
     function: str
-    reason: str
+    reason: Reason
     seconds: float
     began: float
 
 
-CallRecord = Call | RawCall | _CompositeCall | _FusedCall | _NumPyCall
+CallRecord = Call | RawCall | SmallCall | _CompositeCall | _FusedCall | _NumPyCall
 
 
 class CallLog(threading.local):
@@ -136,7 +140,10 @@ def as_call(call: CallRecord) -> Call:
     if isinstance(call, _FusedCall):
         return combine_passes(call.function, [as_call(part) for part in call.parts], *call[2:])
     if isinstance(call, _NumPyCall):
-        return Call(call.function, "numpy", call.reason, call.seconds, began=call.began)
+        return Call(call.function, "numpy", str(call.reason), call.seconds, began=call.began)
+    if _is_small(call):
+        describe, size, types = call
+        return describe(size, types)
     return call_from_report(*call)
 
 
@@ -146,17 +153,38 @@ def last_record() -> CallRecord | None:
 
 
 def ran_in_numpy(call: CallRecord, reason: str) -> bool:
-    """Return True if NumPy computed a call, or all of its parts, for this reason."""
+    """Return True if NumPy computed a call for this reason."""
+    return isinstance(call, (Call, _NumPyCall)) and call.reason == reason and as_call(call).engine == "numpy"
+
+
+def ran_in_numpy_for_size(call: CallRecord) -> bool:
+    """Return True if NumPy computed a call, or all of its parts, because of the size of the arrays."""
     if isinstance(call, _CompositeCall):
-        return all(ran_in_numpy(part, reason) for part in call.parts)
-    if isinstance(call, _NumPyCall):
-        return call.reason == reason
-    return isinstance(call, Call) and call.engine == "numpy" and call.reason == reason
+        return all(map(ran_in_numpy_for_size, call.parts))
+    if isinstance(call, _NumPyCall) and isinstance(call.reason, Estimates):
+        return call.reason.by_size
+    return _is_small(call) or ran_in_numpy(call, REASON_NUMPY_FASTER_FOR_SIZE)
+
+
+def _is_small(call: CallRecord) -> TypeGuard[SmallCall]:
+    return type(call) is tuple and len(call) == 3
+
+
+def _is_raw(call: CallRecord) -> TypeGuard[RawCall]:
+    return type(call) is tuple and len(call) == 5
 
 
 def function_of(call: CallRecord) -> str:
     """Return the name of the function of a call."""
-    return call[0] if isinstance(call, tuple) else call.function
+    if isinstance(call, (_CompositeCall, _FusedCall, _NumPyCall)):
+        return call.function
+    return call[0] if _is_raw(call) else as_call(call).function
+
+
+def cpu_choice_of(call: CallRecord) -> EngineChoice:
+    """Return the choice by which `auto` ran a call on the CPU engine, for calls like it."""
+    reason = call[2] if _is_raw(call) else as_call(call).reason
+    return EngineChoice(function_of(call), "cpu", reason, automatic=True)
 
 
 def log_call(call: CallRecord) -> None:
@@ -186,7 +214,7 @@ def call_logger(call: CallRecord | None) -> Callable[[], object]:
     return functools.partial(setattr, thread_log, "call", call)
 
 
-def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
+def run_numpy(function: str, reason: Reason, compute: Callable[[], T]) -> T:
     """Compute a call with NumPy, and record it."""
     allocator.check_numpy_is_allowed()
     began = time.perf_counter()
@@ -302,7 +330,7 @@ def extending_last_call(compute: Callable[[], T]) -> T:
 def add_reason(text: str) -> None:
     """Append a note to the reason of the thread's last call."""
     call = thread_log.call
-    if isinstance(call, tuple) and not isinstance(call, (_CompositeCall, _FusedCall, _NumPyCall)):
+    if call is not None and _is_raw(call):
         function, engine, reason, devices, report = call
         _amend(call, (function, engine, f"{reason}; {text}", devices, report))
     elif call is not None:

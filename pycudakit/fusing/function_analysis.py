@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from pycudakit.fusing.bytecode.code_uses import callee_of
 from pycudakit.fusing.bytecode.dispatched_calls import with_dispatched_calls
 from pycudakit.fusing.bytecode.effects import Effects
 from pycudakit.fusing.bytecode.facts import Facts
@@ -159,6 +160,11 @@ class Analysis:
     def loads_attribute(frame: FrameType) -> bool:
         """Return True if a frame runs an instruction that loads an attribute."""
         return loads_attribute(frame)
+
+    @staticmethod
+    def calls_f2py(frame: FrameType) -> bool:
+        """Return True if a frame calls a function of f2py by the name of a variable or global."""
+        return type(callee_of(frame)).__name__ == "fortran"
 
     def _copy_bits(self, code: CodeType, new: CodeType) -> None:
         if new is not code:

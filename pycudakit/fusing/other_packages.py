@@ -55,7 +55,7 @@ def needs_arrays(function: Any, package: str) -> bool:
     top = str(module).partition(".")[0]
     if top.lstrip("_") in _TAKE_TRACERS:  # `_operator` is the compiled part of `operator`
         return False
-    return is_compiled(function) if top == package else _is_installed(top)
+    return is_compiled(function) or (top != package and _is_installed(top))
 
 
 def is_compiled(function: Any) -> bool:

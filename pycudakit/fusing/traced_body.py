@@ -24,6 +24,7 @@ from pycudakit._runtime.fp_errors import uncounted
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.dispatched_calls import dispatched_cells, with_dispatched_calls
+from pycudakit.fusing.bytecode.sources import type_attribute
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.pytree import pandas_in
 from pycudakit.fusing.memory.tracer import Tracer
@@ -217,6 +218,10 @@ def dispatcher(package: str) -> Callable[..., Any]:
             return call_with_arrays(function, arguments, keywords)
         if type(function) is MethodType and type(function.__func__) is FunctionType:
             function, arguments = function.__func__, (function.__self__, *arguments)
+        elif type(function) is not FunctionType:
+            method = type_attribute(type(function), "__call__")
+            if type(method) is FunctionType and is_own(method, package):
+                function, arguments = method, (function, *arguments)
         is_python = type(function) is FunctionType and type(function.__globals__) is dict
         if is_python and is_own(function, package) and trace.analysis.has_dispatched(function.__code__):
             function = traced_function(function)

@@ -15,6 +15,7 @@ from pycudakit import errors
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT32, Array, DType
 from pycudakit._runtime import native_call
+from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.cost_model import CALL, threads
 from pycudakit._runtime.engine_choice import Cost, choose_engine
 from pycudakit._runtime.native_call import run
@@ -189,7 +190,7 @@ def _result_type(name: str, image_dtype: DType, dtype: Any) -> DType:
     return result
 
 
-def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> Any:
+def _by_scipy(name: str, reason: Reason, image: Any, dtype: Any, compute: Any) -> Any:
     """Compute with SciPy, in the requested type."""
     if compute is None:
         raise errors.Unsupported(f"{name}: neither NumPy nor SciPy has such a function; {reason}")

@@ -1,5 +1,6 @@
 """The call log: every call of a public function is recorded once, also if it consists of other calls."""
 
+import re
 import time
 
 import numpy as np
@@ -332,3 +333,65 @@ def test_a_part_whose_record_was_read_counts_once(engine):
     taken = time.perf_counter() - began
     assert sum(call.seconds for call in seen) < pk.last_call().seconds < taken
     assert pk.last_call().chunks == sum(call.chunks for call in seen)
+
+
+ESTIMATED = {
+    "exp": (X,),
+    "add": (X, X),
+    "multiply": (X, 2.0),
+    "clip": (X, 1.0, 2.0),
+    "sort": (X.ravel(),),
+    "argsort": (X.ravel(),),
+    "unique": (X.ravel(),),
+    "median": (X,),
+    "take": (X, [1, 0]),
+    "cumsum": (X,),
+    "interp": (X, X.ravel(), X.ravel()),
+    "bincount": (COUNTS,),
+    "histogram": (X,),
+    "searchsorted": (X.ravel(), X),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_reasons_of_small_calls_have_the_estimates(name):
+    """Also those of calls whose engine an earlier call has chosen."""
+    reasons = []
+    with pk.engine("auto"):
+        for _ in range(4):
+            getattr(pk, name)(*ESTIMATED[name])
+            with pk.engine("numpy"):
+                call = pk.last_call()
+            assert call.function == name
+            reasons.append(call.reason)
+            assert re.match(rf"auto: {call.engine} (under )?[\d.e-]+ ms", call.reason)
+            assert call.engine == "cpu" or re.search(r", cpu [\d.e-]+ ms", call.reason)
+            assert pk.engines()["cuda"] or "; cuda not available: " in call.reason
+    assert len(set(reasons)) == 1
+
+
+def test_the_reason_of_a_small_elementwise_call_has_the_estimates_of_its_size():
+    """The reason is made when it is read."""
+    times = []
+    for size in (200, 1000):
+        x = np.linspace(0, 1, size)
+        with pk.engine("auto"):
+            for _ in range(3):
+                pk.hypot(x, x)
+        found = re.match(r"auto: numpy ([\d.]+) ms, cpu ", pk.last_call().reason)
+        assert found, pk.last_call().reason
+        times.append(float(found[1]))
+    assert times[1] == pytest.approx(5 * times[0], rel=0.2)
+
+
+def test_notes_are_added_to_the_reason_of_a_small_call():
+    x = np.ones(10)
+    with pk.engine("auto"):
+        for _ in range(3):
+            pk.hypot(x, x)
+        native_call.add_reason("more")
+    assert re.fullmatch(r"auto: numpy .*; more", pk.last_call().reason)
+    _, parts = native_call.collect_calls(
+        lambda: (pk.hypot(x, x), pk.hypot(x, x), native_call.add_reason("more"))
+    )
+    assert [native_call.as_call(part).reason.endswith("; more") for part in parts] == [True]

@@ -18,7 +18,8 @@ from pycudakit._native import engine_status, hardware
 from pycudakit._native.dtypes import CODES
 from pycudakit._native.hardware import Link
 from pycudakit._runtime import cost_model
-from pycudakit._runtime.engine_choice import Cost, choice_by_estimates, choose_engine
+from pycudakit._runtime.call_log import Estimates
+from pycudakit._runtime.engine_choice import Cost, choose_engine
 
 M = 10**6
 LINK = Link(50e9, 50e9)
@@ -36,36 +37,40 @@ def status(gpu):
 
 def test_reasons_have_the_estimates():
     seconds = {"numpy": 2.1e-3, "cpu": 0.4e-3}
-    without = choice_by_estimates("sort", "cpu", **seconds, cuda=None, cuda_status=status(False))
-    assert without.reason == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: no driver"
-    with_gpu = choice_by_estimates("sort", "cuda", **seconds, cuda=0.1e-3, cuda_status=status(True))
-    assert with_gpu.reason == "auto: cuda 0.1 ms, cpu 0.4 ms, numpy 2.1 ms"
-    asleep = choice_by_estimates("sort", "cpu", numpy=None, cpu=1.5, cuda=None, cuda_status=status(True))
-    assert asleep.reason == "auto: cpu 1,500 ms; cuda not estimated"
-    weighted = choice_by_estimates("bincount", "cpu", **seconds, cuda=np.inf, cuda_status=status(True))
-    assert weighted.reason == "auto: cpu 0.4 ms, numpy 2.1 ms"
-    below = choice_by_estimates(
-        "exp", "cpu", numpy=None, cpu=1e-3, cuda=None, cuda_status=status(True), numpy_below=1234.5
-    )
-    assert below.reason == "auto: cpu 1 ms (numpy below 1,234 elements); cuda not estimated"
-    assert all(choice.automatic for choice in (without, with_gpu, asleep, below))
+    without = Estimates("cpu", **seconds, cuda=None, cuda_status=status(False))
+    assert str(without) == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: no driver"
+    with_gpu = Estimates("cuda", **seconds, cuda=0.1e-3, cuda_status=status(True))
+    assert str(with_gpu) == "auto: cuda 0.1 ms, cpu 0.4 ms, numpy 2.1 ms"
+    asleep = Estimates("cpu", numpy=None, cpu=1.5, cuda=None, cuda_status=status(True))
+    assert str(asleep) == "auto: cpu 1,500 ms; cuda not estimated"
+    weighted = Estimates("cpu", **seconds, cuda=np.inf, cuda_status=status(True))
+    assert str(weighted) == "auto: cpu 0.4 ms, numpy 2.1 ms"
+    below = Estimates("cpu", None, 1e-3, None, status(True), numpy_below=1234.5)
+    assert str(below) == "auto: cpu 1 ms (numpy below 1,234 elements); cuda not estimated"
+    tiny = Estimates("numpy", 4e-9, 7.1e-6, None, status(False), by_size=True)
+    assert str(tiny) == "auto: numpy under 0.001 ms, cpu 0.0071 ms; cuda not available: no driver"
 
 
 def test_reasons_of_choices(pretend):
     pretend(16)
     cost = Cost(2.1e-3, 0.4e-3, 8 * M, 8 * M)
-    assert choose_engine("sort", [], cost).reason == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: "
+    by_cpu = choose_engine("sort", [], cost)
+    assert str(by_cpu.reason) == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: "
     by_numpy = choose_engine("sort", [], Cost(0.4e-3, 2.1e-3, 8 * M, 8 * M))
-    assert by_numpy.reason == "auto: numpy 0.4 ms, cpu 2.1 ms; cuda not available: "
-    assert (by_numpy.engine, by_numpy.automatic) == ("numpy", False)
-    assert choose_engine("sort", [], Cost(1e-5, 1e-4, 1, 1)).reason == cost_model.REASON_NUMPY_FASTER_FOR_SIZE
+    assert str(by_numpy.reason) == "auto: numpy 0.4 ms, cpu 2.1 ms; cuda not available: "
+    assert (by_numpy.engine, by_numpy.automatic, by_numpy.reason.by_size) == ("numpy", False, False)
+    assert (by_cpu.engine, by_cpu.automatic) == ("cpu", True)
+    short = choose_engine("sort", [], Cost(1e-5, 1e-4, 1, 1)).reason
+    assert str(short) == "auto: numpy 0.01 ms, cpu 0.1 ms; cuda not available: "
+    assert short.by_size
+    assert choose_engine("dot", [], Cost(0.0, 1e-4, 1, 1)).reason == cost_model.REASON_NUMPY_FASTER_FOR_SIZE
     pretend(16, gpu=True, measured=True)
     slow = Cost(2.0, 0.4, 8 * M, 8 * M)
-    reason = choose_engine("sort", [], slow).reason
+    reason = str(choose_engine("sort", [], slow).reason)
     assert re.fullmatch(r"auto: cuda 0\.\d+ ms, cpu 400 ms, numpy 2,000 ms", reason)
     pretend(16)
     made = program("exp", "f8", 4)
-    reason = program_cost.choose("exp", made, 10 * M, 80 * M).reason
+    reason = str(program_cost.choose("exp", made, 10 * M, 80 * M).reason)
     assert re.fullmatch(r"auto: cpu [\d.]+ ms \(numpy below [\d,]+ elements\); cuda not available: ", reason)
 
 

@@ -6,6 +6,8 @@ from helpers.numpy_versions import has_numpy
 from helpers.strategies import assert_values, outcome
 
 import pycudakit as pk
+from pycudakit.fusing.schedule.cost import Costs
+from pycudakit.fusing.schedule.scheduler import Scheduler
 
 # Letters are arrays of `fusing.bodies.pool`. Three spaces separate bodies.
 
@@ -93,6 +95,9 @@ np.interp(x, a, np.arange(a.size))     np.interp(x, np.linspace(-30, 30, 7), np.
 np.histogram(x, bins=10, range=(-20, 20), density=True)     np.bincount(j, weights=x)     np.gradient(x)
 np.convolve(x, [0.25, 0.5, 0.25], "same")     np.cov(C)     np.linalg.solve(C, r)     np.trapezoid(x)
 np.cross(x[:3], y[:3])
+A.astype(dtype="f4", order="F")     A.astype("f4", "F", copy=False)     np.asarray(A, "f4", order="F")
+np.array(A, dtype="f4", order="F")     np.asfortranarray(A, "f4")     np.require(A, "f4", "F")
+np.asarray(A, float, copy=False) + 1     np.asanyarray(F, order="C")
 """
 
 SHAPES = """
@@ -165,3 +170,25 @@ def test_numbers_that_a_type_does_not_hold(engine, body, n):
     given = [pool(n)[name] for name in names]
     (status, got, _), (_, want, _) = (outcome(each, *given) for each in (pk.fuse(function), function))
     assert (status, type(got), str(got)) == ("error", OverflowError, str(want))
+
+
+@pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE))
+def test_numpy_runs_the_rest_from_any_operation_on(body, monkeypatch):
+    """As `auto` lets it, where tracing is far slower than NumPy."""
+    left, fall_back_if_slow = 0, Scheduler.fall_back_if_slow
+
+    def fall_back(trace):
+        nonlocal left
+        left -= 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Costs, "is_far_slower_than_numpy", left < 0)
+            patch.setattr(trace, "engine", "auto")
+            return fall_back_if_slow(trace)
+
+    monkeypatch.setattr(Scheduler, "fall_back_if_slow", fall_back)
+    for operations in range(20):
+        left = operations
+        with pk.engine("cpu"):
+            check(body, SIZES[0], near)
+        if left >= 0:
+            break

@@ -318,9 +318,34 @@ class fused_cython_function(cython_function_or_method):
 compiled = fused_cython_function()
 
 
-def test_compiled_functions_of_the_same_package(engine, x):
+@pytest.mark.parametrize("module", [__name__, "_name_without_its_package"])
+def test_compiled_functions_of_the_same_package(engine, x, module, monkeypatch):
+    """Cython gives some functions a module's name without the package."""
+    monkeypatch.setattr(cython_function_or_method, "__module__", module)
+    monkeypatch.setattr(fused_cython_function, "__module__", module)
     body = pk.fuse(lambda x: compiled(x * 2) - x)
     np.testing.assert_array_equal(body(x), x * 2 + 1 - x)
+
+
+class Interpolator:
+    """An object like those of `scipy.interpolate`, which call functions of Cython."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __call__(self, x):
+        return compiled(x * self.values) + np.zeros(x.shape)
+
+
+@needs_room
+def test_objects_that_are_called_are_traced_as_methods(engine, x):
+    def body(x):
+        interpolate = Interpolator(x)
+        return interpolate(x + 1) - x, interpolate(interpolate(x))
+
+    for _ in range(3):
+        for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 INTERFACES = ["__array_interface__", "__array_struct__", "__dlpack__", "__array_namespace__"]
@@ -372,9 +397,8 @@ def test_compiled_functions_by_a_variable_with_unpacked_arguments(engine, x):
         assert pk.fuse(body)(x, is_long, usedforsecurity=False) == want
 
 
-@needs_room
 def test_lapack_does_not_write_to_arguments(engine):
-    """SciPy looks whether an array is the caller's, and f2py writes to copies alone if it gets an array."""
+    """SciPy looks whether an array is the caller's; f2py takes the memory of other objects for its own."""
     linalg = pytest.importorskip("scipy.linalg")
     rng = np.random.default_rng(3)
     square = np.asfortranarray(rng.standard_normal((40, 40)))
@@ -386,16 +410,34 @@ def test_lapack_does_not_write_to_arguments(engine):
         linalg.cholesky: (square,),
         linalg.lu_factor: (square,),
         linalg.svd: (square,),
+        linalg.inv: (square,),
+        linalg.qr: (square,),
+        linalg.rq: (square,),
+        linalg.eigh: (square,),
+        linalg.eigvalsh: (square,),
         linalg.solve_triangular: (upper, right),
         linalg.lstsq: (square, right),
     }
     for function, arguments in calls.items():
         before, want = [each.copy() for each in arguments], function(*arguments)
-        got = pk.fuse(function)(*arguments)
-        for mine, numpys in zip(arguments, before, strict=True):
-            np.testing.assert_array_equal(mine, numpys, err_msg=function.__name__)
-        mine, numpys = ((each if type(each) is tuple else (each,))[0] for each in (got, want))
-        np.testing.assert_allclose(mine, numpys, rtol=1e-9, atol=1e-12)
+        fused = pk.fuse(function)
+        for _ in range(3):
+            got = fused(*arguments)
+            for mine, numpys in zip(arguments, before, strict=True):
+                np.testing.assert_array_equal(mine, numpys, err_msg=function.__name__)
+            mine, numpys = ((each if type(each) is tuple else (each,))[0] for each in (got, want))
+            np.testing.assert_allclose(mine, numpys, rtol=1e-9, atol=1e-12)
+
+
+def test_functions_with_compiled_parts_that_wrappers_call(engine):
+    """A wrapper calls `shapiro` by a variable with unpacked arguments, and it calls a function of Cython."""
+    shapiro = pytest.importorskip("scipy.stats").shapiro
+    direct, called = pk.fuse(shapiro), pk.fuse(lambda x: shapiro(x * 2))
+    for seed in range(3):
+        x = np.random.default_rng(seed).random(50)
+        assert called(x) == shapiro(x * 2)
+        if sys.version_info >= (3, 12):  # classes have buffers
+            assert direct(x) == shapiro(x)
 
 
 def test_asarray_chkfinite_is_the_array(engine, x):

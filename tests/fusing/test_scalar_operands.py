@@ -41,7 +41,15 @@ def runge_kutta(x, t):
     return x + t * slope(x + half(t) * slope(x, t), t + half(t))
 
 
-BODIES = {body.__name__: body for body in (scaled, stepped, reduced, runge_kutta)}
+def shifted(x, t=1.0, *, by=2.0):
+    return x * t + by
+
+
+def by_keyword(x, t):
+    return slope(t=half(t=t), x=x) + shifted(x, by=t) - shifted(x, t, by=-t)
+
+
+BODIES = {body.__name__: body for body in (scaled, stepped, reduced, runge_kutta, by_keyword)}
 
 
 def parts_of(result):
@@ -94,6 +102,20 @@ def test_any_value(engine, value, dtype):
                 assert got.dtype == want.dtype
 
 
+def larger(x, /, *rest, t, **named):
+    """Look at the numbers, unless it gets them as `x` or `t`."""
+    if (rest and np.max(rest[0]) > 0.75) or (named and np.max(named["x"]) > 0.75):
+        return x + t
+    return x - t
+
+
+CALLS = ["half({0})", "half(t={0})", "shifted({0}, {1})", "shifted({0}, by={1})", "slope(t={0}, x={1})"]
+CALLS += [
+    "shifted(x, by={0}, t={1})",
+    "larger({0}, {1}, t=0.5)",
+    "larger({0}, x={1}, t=0.5)",
+    "larger(x, t={0})",
+]
 expressions = st.recursive(
     st.sampled_from(["x", "t", "s", "0.5", "2", "x[::-1]"]),
     lambda parts: st.one_of(
@@ -103,6 +125,7 @@ expressions = st.recursive(
         parts.map(lambda each: f"(-{each})"),
         parts.map(lambda each: f"np.where(x > {each}, x, 2)"),
         parts.map(lambda each: f"np.abs(x + {each})"),
+        st.tuples(st.sampled_from(CALLS), parts, parts).map(lambda each: each[0].format(*each[1:])),
     ),
     max_leaves=10,
 )
@@ -110,7 +133,7 @@ expressions = st.recursive(
 
 @given(expressions, st.sampled_from(["f8", "f4", "i2"]), st.sampled_from([float, np.float64]))
 def test_random_expressions(text, dtype, kind):
-    body = eval(f"lambda x, t, s: ({text}) + x", {"np": np})
+    body = eval(f"lambda x, t, s: ({text}) + x", globals())
     x, fused = (np.arange(1, 5001) % 7 + 1).astype(dtype), pk.fuse(body)
     with np.errstate(all="ignore"):
         for t, s in ((0.3, 0.2), (0.7, 1.5), (1.9, 0.1), (2.7, 0.9), (2.7, 2.7), (1.1, 0.0)):
@@ -179,8 +202,12 @@ def in_a_function(x, t):
     return x * sign(half(t))
 
 
-def by_keyword(x, t):
-    return slope(x, t=t)
+def rest_of_arguments(x, t):
+    return larger(x, t, t=0.5)
+
+
+def named_beside_a_parameter(x, t):
+    return larger(x, x=t, t=0.5)
 
 
 def unpacked(x, t):
@@ -194,7 +221,8 @@ def compared(x, t):
 
 LOOKS = [
     in_a_function,
-    by_keyword,
+    rest_of_arguments,
+    named_beside_a_parameter,
     unpacked,
     compared,
     sine,

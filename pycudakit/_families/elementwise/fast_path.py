@@ -24,6 +24,7 @@ from pycudakit._native.dtypes import CODES
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 from pycudakit._runtime.engine_choice import requested_engine
+from pycudakit._runtime.native_call import thread_log
 from pycudakit._runtime.operands import allocate, layout_of
 
 _current_context = context.current_context
@@ -79,7 +80,7 @@ class Binary(UfuncAttributes, Protocol):
 
 def unary(function: ElementFunction, ufunc: Any) -> Unary:
     """Make the public function of one array; small calls go to NumPy at once."""
-    below, log_small_call = function.numpy_below, function.log_small_call
+    below, describe = function.numpy_below, function.describe_small_call
     dispatch = with_dispatch_cache(ufunc, lambda x, out=None: call(function, (x,), out))
 
     def call_unary(
@@ -98,14 +99,14 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
         if (
             (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             and type(x) is np.ndarray
-            and x.size < below.get((x.dtype,), 0)
+            and (size := x.size) < below.get(types := (x.dtype,), 0)
             and out is NOT_GIVEN
             and where is True
             and dtype is signature is sig is None
             and order == "K"
         ):
             result = ufunc(x, casting=casting)
-            log_small_call()
+            thread_log.call = describe, size, types
             return result
         if out is NOT_GIVEN:
             out = None
@@ -132,7 +133,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
 
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Make the public function of two arrays; small calls go to NumPy at once."""
-    below, log_small_call = function.numpy_below, function.log_small_call
+    below, describe = function.numpy_below, function.describe_small_call
     dispatch = with_dispatch_cache(
         _out_by_keyword(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out)
     )
@@ -154,9 +155,13 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         if (
             (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             and type(x1) is np.ndarray
-            and x1.size
+            and (size := x1.size)
             < below.get(
-                (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
+                types := (
+                    x1.dtype,
+                    x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2),
+                ),
+                0,
             )
             and out is NOT_GIVEN
             and where is True
@@ -164,7 +169,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             and order == "K"
         ):
             result = ufunc(x1, x2, casting=casting)
-            log_small_call()
+            thread_log.call = describe, size, types
             return result
         if out is NOT_GIVEN:
             out = None

@@ -27,7 +27,7 @@ from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, code_of
 from pycudakit._runtime import context, late_bound, native_call, operands
-from pycudakit._runtime.cost_model import MIN_SECONDS_TO_WAKE_GPU
+from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.engine_choice import (
     OTHER_ENGINE,
     UNSUPPORTED_DTYPE,
@@ -261,9 +261,7 @@ def choose(
     """Choose the engine of a plain call under `auto`, and remember the sizes at which NumPy is fastest."""
     choice = program_cost.choose(function.name, program, size, up)
     if choice.engine == "numpy":
-        cost = program_cost.estimate(program)
-        below = min(cost.numpy_below, MIN_SECONDS_TO_WAKE_GPU / cost.numpy)
-        function.numpy_below[tuple(map(_type_of, arguments))] = below
+        function.remember_small(tuple(map(_type_of, arguments)), program)
     return choice
 
 
@@ -350,7 +348,7 @@ def call(
         )
         out, where = named["out"], named["where"]
 
-    def by_numpy(reason: str) -> Any:
+    def by_numpy(reason: Reason) -> Any:
         return native_call.run_numpy(function.name, reason, functools.partial(compute, inputs))
 
     engine = context.current_engine()

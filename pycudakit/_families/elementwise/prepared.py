@@ -16,7 +16,7 @@ from pycudakit._native import allocator, engine_status
 from pycudakit._native.allocator import residency_hooks
 from pycudakit._runtime import dispatch_cache
 from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
-from pycudakit._runtime.engine_choice import cpu_choice
+from pycudakit._runtime.engine_choice import EngineChoice
 
 
 def offer_to_cache(program: ElementProgram, inputs: Sequence[Any], result: Any) -> None:
@@ -26,7 +26,7 @@ def offer_to_cache(program: ElementProgram, inputs: Sequence[Any], result: Any) 
 
 
 def _cached_call(
-    program: ElementProgram, inputs: Sequence[Any], name: str, arguments: tuple[Any, ...]
+    program: ElementProgram, inputs: Sequence[Any], choice: EngineChoice, arguments: tuple[Any, ...]
 ) -> CachedCall | None:
     """Make a cached call for dense arrays of any shape, of sizes at which the CPU engine is fastest.
 
@@ -39,7 +39,7 @@ def _cached_call(
     end = float(MAX_BYTES)
     if engine_status.status("cuda").available:
         end = min(end, estimated.cuda_from)
-    works, choice, (dtype,) = prepared_programs(program), cpu_choice(name), program.out_dtypes
+    works, (dtype,) = prepared_programs(program), program.out_dtypes
 
     def compute(arguments: tuple[Any, ...]) -> Any:
         shape, size = None, 0

@@ -18,7 +18,7 @@ from pycudakit._families.reduce.reduce_kernel import (
 from pycudakit._native.abi import address_of, address_of_dense
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
-from pycudakit._runtime.engine_choice import cpu_choice
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 from pycudakit._runtime.operands import locate_operand, placeholder_like
 
@@ -35,12 +35,14 @@ def _is_finite(result: Array) -> bool:
     return bool(_all(np.isfinite(result), None))
 
 
-def total_fast_path(kernel: ReduceKernel, name: str, arguments: tuple[Any, ...]) -> CachedCall | None:
+def total_fast_path(
+    kernel: ReduceKernel, choice: EngineChoice, arguments: tuple[Any, ...]
+) -> CachedCall | None:
     """Make a cached call that reduces whole dense arrays, the first arguments, of any common shape."""
     count = 1 + max(o.position for o in kernel.program.operands if o.source == "input")
     if any(type(value) is np.ndarray for value in arguments[count:]):
         return None
-    choice, may_warn = cpu_choice(name), kernel.reducer.result.kind == "f"
+    may_warn = kernel.reducer.result.kind == "f"
     pool: Pool[_PreparedTotal] = Pool(functools.partial(_PreparedTotal, kernel))
 
     def compute(arguments: tuple[Any, ...]) -> Any:
@@ -81,7 +83,7 @@ class _PreparedTotal(PreparedReduce):
 
 
 def fast_path_of(
-    request: ReduceRequest, keepdims: bool, name: str, arguments: tuple[Any, ...]
+    request: ReduceRequest, keepdims: bool, choice: EngineChoice, arguments: tuple[Any, ...]
 ) -> CachedCall | None:
     """Make a cached call that repeats a request on other arrays."""
     is_whole = (
@@ -101,14 +103,14 @@ def fast_path_of(
         and all(locate_operand(v, arguments, i) == (i, 0) for i, v in enumerate(request.values))
     )
     return (
-        total_fast_path(request.kernel, name, arguments)
+        total_fast_path(request.kernel, choice, arguments)
         if is_whole
-        else _same_shape_fast_path(request, keepdims, name, arguments)
+        else _same_shape_fast_path(request, keepdims, choice, arguments)
     )
 
 
 def _same_shape_fast_path(
-    request: ReduceRequest, keepdims: bool, name: str, arguments: tuple[Any, ...]
+    request: ReduceRequest, keepdims: bool, choice: EngineChoice, arguments: tuple[Any, ...]
 ) -> CachedCall | None:
     """Make a cached call for arrays of the same shapes and strides; None if an operand is a copy."""
     values = request.values
@@ -116,7 +118,7 @@ def _same_shape_fast_path(
     if kept_axes > 1 and any(type(v) is np.ndarray and not v.flags.c_contiguous for v in values):
         return None  # its result is not in C order
     request = request._replace(values=tuple(map(placeholder_like, values)))  # keep no arrays alive
-    kernel, choice = request.kernel, cpu_choice(name)
+    kernel = request.kernel
     dtype, may_warn = kernel.reducer.result, kernel.reducer.result.kind == "f"
     shape = reduced_shape(request.shape, request.axes, keepdims)
     pool: Pool[PreparedReduce] = Pool(functools.partial(_prepared_for, request))

@@ -12,7 +12,7 @@ from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
-from pycudakit._runtime.engine_choice import cpu_choice
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall, Pool
 from pycudakit._runtime.operands import locate_operand
 
@@ -42,18 +42,17 @@ class _PreparedScan(NativeCall):
 
 def fast_path_of(
     described: ScanRequest, array: Array, result: Array
-) -> Callable[[str, tuple[Any, ...]], CachedCall | None]:
+) -> Callable[[EngineChoice, tuple[Any, ...]], CachedCall | None]:
     """Return a function that makes a cached call for dense arrays of the same type.
 
     The arrays have the same shape, or are one-dimensional.
     """
     dtype, shape, is_flat = result.dtype, result.shape, array.ndim == 1
 
-    def prepare(name: str, arguments: tuple[Any, ...]) -> CachedCall | None:
+    def prepare(choice: EngineChoice, arguments: tuple[Any, ...]) -> CachedCall | None:
         located = locate_operand(array, arguments, 0)
         if located != (0, 0) or any(type(value) is np.ndarray for value in arguments[1:]):
             return None
-        choice = cpu_choice(name)
         any_shape = is_flat and arguments[0].ndim == 1
         pool: Pool[_PreparedScan] = Pool(lambda: _PreparedScan(described))
 

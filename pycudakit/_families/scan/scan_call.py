@@ -15,6 +15,7 @@ from pycudakit._families.scan.prepared import ScanRequest
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT64, Array, DType, code_of
 from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_call
+from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.engine_choice import NO_COST, Cost, choose_engine
 from pycudakit._runtime.native_call import log_empty_call, run
 from pycudakit._runtime.operands import allocate, as_array, axis_index, fill_operand_row
@@ -122,7 +123,7 @@ def _cost_of(scan: ScanFunction, array: Array, result: DType) -> Cost:
 def scan_along(scan: ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     """Scan an array along an axis, or all its elements in C order if the axis is None."""
 
-    def by_numpy(reason: str) -> Any:
+    def by_numpy(reason: Reason) -> Any:
         if scan.numpy is None:
             raise errors.Unsupported(f"{scan.name}: NumPy has no such function; {reason}")
         return native_call.run_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))

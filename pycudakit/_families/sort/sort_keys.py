@@ -18,12 +18,11 @@ from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import (
     CALL,
     MEASURED_ELEMENTS,
-    REASON_NUMPY_FASTER_FOR_SIZE,
     SHARED_WORK,
     measure_numpy,
     threads,
 )
-from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine
+from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine, numpys_estimates
 
 # Nanoseconds per byte of the CPU engine's radix sort on one thread.
 SORTS, ARGSORTS = 3.5, 6.0
@@ -267,7 +266,7 @@ class NumpyFirst:
     """
 
     def __init__(self, name: str) -> None:
-        self.record = native_call.call_logger(Call(name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
+        self.name = name
         self.most: dict[np.dtype[Any], int] = {}  # filled lazily by `add_dtype`
         self._cost = _PLAIN[name]
 
@@ -282,6 +281,14 @@ class NumpyFirst:
             while size < _MAX_ELEMENTS and self._numpy_is_fastest(np.broadcast_to(one, size * 9 // 8)):
                 size = size * 9 // 8
         self.most[array.dtype] = size
+
+    def record(self, array: Array) -> None:
+        """Record a call that `most` left to NumPy."""
+        native_call.thread_log.call = self._describe, array.size, array.dtype
+
+    def _describe(self, size: int, dtype: np.dtype[Any]) -> Call:
+        cost = self._cost(np.broadcast_to(np.zeros((), dtype), size))
+        return Call(self.name, "numpy", str(numpys_estimates(cost)))
 
     def _numpy_is_fastest(self, array: Array) -> bool:
         cost = self._cost(array)

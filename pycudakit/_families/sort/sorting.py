@@ -125,7 +125,7 @@ def sort(
         and context.fast_path_engine() == "auto"
     ):
         result = np.sort(a, axis, kind, order, stable=stable)
-        SMALL_SORT.record()
+        SMALL_SORT.record(a)
         return result
     SMALL_SORT.add_dtype(a)
     array = operands.as_array(a)
@@ -212,7 +212,7 @@ def argsort(
         and stable is None
     ):
         result = np.argsort(a, axis, "stable")
-        SMALL_ARGSORT.record()
+        SMALL_ARGSORT.record(a)
         return result
     SMALL_ARGSORT.add_dtype(a)
     array = operands.as_array(a)

@@ -73,7 +73,7 @@ def unique(
         and sorted
     ):
         result = np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
-        SMALL_UNIQUE.record()
+        SMALL_UNIQUE.record(ar)
         return result
     SMALL_UNIQUE.add_dtype(ar)
     keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}

@@ -9,7 +9,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from pycudakit.fusing.bytecode.interpreter import Interpreter
@@ -161,10 +161,29 @@ def unpacked_call_sites(code: CodeType) -> dict[int, int]:
     return {call: place for call, place in calls.items() if walk.is_unpacked(call)}
 
 
-class _LoadWalk(Interpreter):
-    """An interpretation that follows loaded values to their calls."""
+def callee_of(frame: FrameType) -> Any:
+    """Return the object that a frame calls just now, if it is a variable's or a global; else None."""
+    name = _callees(frame.f_code).get(frame.f_lasti)
+    return None if name is None else frame.f_locals.get(name, frame.f_globals.get(name))
 
-    def __init__(self, code: CodeType) -> None:
+
+@functools.lru_cache(256)
+def _callees(code: CodeType) -> dict[int, str]:
+    """Return the names of the variables and globals that code calls, by the offsets of the calls."""
+    walk = _LoadWalk(code, follows_locals=True)
+    instructions, names = read_code(code)[0], dict[int, str]()
+    for call, load in walk.called.items() if walk.run() else ():
+        if load is not None and _LOADS.get(instructions[load.place].rule) != "attribute":
+            offsets = range(instructions[call].begin, instructions[call].end)
+            names.update(dict.fromkeys(offsets, str(instructions[load.place].value)))
+    return names
+
+
+class _LoadWalk(Interpreter):
+    """An interpretation that follows loaded values to their calls; those of local variables only if told."""
+
+    def __init__(self, code: CodeType, follows_locals: bool = False) -> None:
+        self.follows_locals = follows_locals
         self.copied: set[int] = set()
         self.called: dict[int, Loaded | None] = {}  # by the index of the call
         self.sites: dict[int, int | None] = {}
@@ -227,6 +246,10 @@ class _LoadEffects:
         """Note the two values below the arguments of the present call."""
         self._walk.note_site(values)
 
+    def local_value(self) -> Any:
+        """Return the value that the present instruction loads from a variable."""
+        return Loaded(self._walk.index) if self._walk.follows_locals else UNKNOWN
+
     def global_kind(self, _: str) -> Any:
         """Return the value that the present instruction loads."""
         return Loaded(self._walk.index)
@@ -282,6 +305,9 @@ class _LoadStep(Step):
 
     def _set(self, name: str, kind: Any) -> None:  # noqa: ARG002
         super()._set(name, UNKNOWN)
+
+    def _do_load_local(self, _: Instruction) -> None:
+        self._push(self.effects.local_value())
 
     def _do_copy(self, instruction: Instruction) -> None:
         super()._do_copy(instruction)

@@ -3,12 +3,12 @@
 A body that uses a parameter `t` as an operand of arithmetic alone, as in `x * t`, `0.5 * t` or `x > t`, does
 the same for each value of `t`: a plan may take the number as an operand. Any other use may depend on its
 value or its type: `if t > 0`, `range(t)`, `math.sin(t)`, `return t`. A function of the user's that gets the
-number by position is followed.
+number is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from pycudakit.fusing.bytecode.number_uses import NONE, Done, FrameFlow, Node, NumberFlow, Operands, Origins
@@ -45,7 +45,10 @@ class ScalarFlow(FrameFlow):
         super().__init__(NumberFlow(), *frame)
         self._callee = callee
         code = self._code
-        self.parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        count = code.co_argcount
+        self.parameters = code.co_varnames[: count + code.co_kwonlyargcount]
+        self._by_position = self.parameters[:count]
+        self._by_name = self.parameters[code.co_posonlyargcount :]
         are_read_by_name = not _REFLECTION.isdisjoint(code.co_names)
         self.looked_at = set(self.parameters if are_read_by_name else code.co_cellvars)
         self.returned: set[str] = set()
@@ -60,21 +63,29 @@ class ScalarFlow(FrameFlow):
 
     def _call(self, done: Done, operands: Operands) -> Origins:
         """Follow a call; return the parameters that its result may be computed from."""
-        count = done.instruction.arg if done.instruction.rule in ("call", "call_function") else 0
+        rule, count, keywords = done.instruction.rule, done.instruction.arg, done.before.keyword_names
+        if rule in ("call_with_names", "call_function_with_names"):
+            keywords, operands = operands[-1][0].fields, operands[:-1]
+        elif rule == "call_unpacked":
+            count = 0
         called, arguments = operands[: len(operands) - count], operands[len(operands) - count :]
         kinds = [kind for kind, _ in called if kind is not NULL]
-        is_plain = len(kinds) == 1 and type(kinds[0]) in (Known, LocalFunction)
-        if done.frame is None or not is_plain or done.before.keyword_names:
+        if done.frame is None or len(kinds) != 1 or type(kinds[0]) not in (Known, LocalFunction):
             self.looked_at |= self._parameters_in(NONE.union(*[origins for _, origins in operands]))
             return NONE
         callee, made = self._callee(done.frame), NONE
-        for index, (_, origins) in enumerate(arguments):
-            name = callee.parameters[index] if index < len(callee.parameters) else ""
+        for name, (_, origins) in zip(callee.names_of(count, keywords), arguments, strict=True):
             if not name or name in callee.looked_at:
                 self.looked_at |= self._parameters_in(origins)
             elif name in callee.returned:
                 made |= origins
         return made
+
+    def names_of(self, count: int, keywords: Sequence[str]) -> list[str]:
+        """Return the parameter of each argument of a call, keywords last; "" for `*args` and `**kwargs`."""
+        positional = count - len(keywords)
+        by_position = [*self._by_position[:positional], *[""] * (positional - len(self._by_position))]
+        return [*by_position, *(name if name in self._by_name else "" for name in keywords)]
 
     def _use(self, done: Done) -> None:
         """Run an instruction that does more than move values."""

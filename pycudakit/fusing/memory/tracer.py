@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -206,6 +206,8 @@ class Tracer(LazyArray):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Compute, and return a NumPy array."""
         array = self.owning_trace.concretize(self, "numpy.asarray()")
+        if copy is None and self._is_for_f2py(sys._getframe(1)):  # noqa: SLF001
+            copy = True
         self.owning_trace.mark_escaped(self)  # the caller may write to the array
         if dtype is not None and array.dtype != dtype:
             if copy is False:
@@ -265,7 +267,13 @@ class Tracer(LazyArray):
         """Compute, and return the array's memory, which Python 3.12 and later ask for."""
         trace = self.owning_trace
         trace.concretize(self, "numpy.asarray(), or another reader of its memory,")
-        return memoryview(trace.escaped_array(self))
+        array = trace.escaped_array(self)
+        return memoryview(array.copy("K") if self._is_for_f2py(sys._getframe(1)) else array)  # noqa: SLF001
+
+    def _is_for_f2py(self, frame: FrameType) -> bool:
+        """Return True if a frame calls a function of f2py, which may write to the memory of tracers."""
+        analysis = self.owning_trace.analysis
+        return analysis is not None and analysis.calls_f2py(frame)
 
     def __hash__(self) -> int:
         """Compute, and hash a scalar."""

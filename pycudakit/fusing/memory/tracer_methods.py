@@ -10,9 +10,7 @@ import numpy as np
 from pycudakit._native.dtypes import CODES
 
 
-def _method(name: str) -> Callable[..., Any]:
-    function = getattr(np, name)
-
+def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
         trace = self.owning_trace
         result = trace.call(function, (self, *arguments), keywords)
@@ -23,13 +21,18 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 # Methods that are NumPy's functions of an array, with the same arguments.
-_FUNCTIONS = """all any argmax argmin argpartition argsort astype choose clip cumprod cumsum diagonal dot max
+_FUNCTIONS = """all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max
 mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
 
 
 def _flatten(self: Any, order: Any = "C") -> Any:
     raveled = self.owning_trace.call(np.ravel, (self,), {"order": order})
     return self.__array_function__(np.copy, (), (raveled,), {})
+
+
+def astype(a: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Convert an array or a number: `np.astype` has fewer parameters, and takes arrays only."""
+    return a.astype(*arguments, **keywords)
 
 
 def _copy(self: Any, order: Any = "C") -> Any:
@@ -111,7 +114,8 @@ def _tolist(self: Any) -> Any:
 
 # By name; the other methods are those of Tracer itself.
 METHODS: dict[str, Callable[..., Any]] = {
-    **{name: _method(name) for name in _FUNCTIONS.split()},
+    **{name: _method(name, getattr(np, name)) for name in _FUNCTIONS.split()},
+    "astype": _method("astype", astype),
     "compress": _compress,
     "conj": _conj,
     "conjugate": _conj,

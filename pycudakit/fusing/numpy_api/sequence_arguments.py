@@ -94,7 +94,8 @@ def replacement_for(function: Any) -> Callable[..., Any]:
             result = function(array, *arguments[1:], **keywords)
             return arguments[0] if result is array else result
         if trace is not None:
-            result = (_required if function is np.require else _array_of)(function, *arguments, **keywords)
+            array_of = _required if function is np.require else _array_of
+            result = trace.run_handler(array_of, function, *arguments, **keywords)
             if result is not None:
                 return result
             arguments = _value_of(arguments[0]), *arguments[1:]

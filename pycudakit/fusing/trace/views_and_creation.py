@@ -14,6 +14,7 @@ from pycudakit._runtime import operands
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.memory.tracer_methods import astype
 from pycudakit.fusing.trace.elementwise import conversion
 from pycudakit.fusing.trace.trace import Trace
 
@@ -156,7 +157,7 @@ SHAPES[np.may_share_memory], SHAPES[np.shares_memory] = (
 # ---- Copies and new arrays --------------------------------------------------------------------------
 
 
-@_implements(np.astype, np.ndarray.astype)
+@_implements(np.astype, np.ndarray.astype, astype)
 def _astype(trace: Trace, x: Any, dtype: Any, *arguments: Any, copy: bool = True, **keywords: Any) -> Any:
     wanted = np.dtype(dtype)
     casting = arguments[1] if len(arguments) > 1 else keywords.get("casting", "unsafe")

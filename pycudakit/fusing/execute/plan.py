@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -158,11 +157,18 @@ class PlanRun(NativeCall):
         self._own[CONSTANTS][...] = np.frombuffer(plan.constants, np.uint8)
         self._begins = [extent.begin for extent in plan.arguments] + [0] * len(plan.new)
         self._buffers = self._new_buffers()
-        self._addresses = self._buffers["address"][: len(self._begins)]  # which each call gives
+        # The table as words, since a write to an array of NumPy takes as long as a short request.
+        words, table = abi.BUFFER.itemsize // 8, cast(Any, self._buffers)
+        self._words = (ctypes.c_uint64 * (words * len(table))).from_buffer(table)
+        self._address_words = [words * row for row in range(len(self._begins))]
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
         self._key = np.array([next(_keys), 0], np.uint64)  # under which the library keeps its preparation
         self._completed = ctypes.c_int64()
+        self._reason, self._choice = "", EngineChoice(plan.function, plan.engine, "")
+        own = self._own[NUMBERS]
+        self._finite = [_Numbers(own, *each) for each in plan.finite]
+        self._condition = None if plan.condition is None else _Numbers(own, *plan.condition)
         self._runs = 0
         self._tables: list[Array] = []  # which the requests point to
         bindings: list[tuple[int, int, int]] = []
@@ -227,11 +233,14 @@ class PlanRun(NativeCall):
         buffers = [*arguments, *new]
         if not plan.order:
             return buffers
-        first = [*addresses, *map(address_of, new)]
-        self._addresses[:] = list(map(operator.add, first, self._begins))
-        choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
+        given = [*addresses, *map(address_of, new)]
+        for word, address, begin in zip(self._address_words, given, self._begins, strict=True):
+            self._words[word] = address + begin
+        if reason != self._reason:
+            self._choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
+            self._reason = reason
         try:
-            flags = self.run_on_cpu(choice) if plan.engine == "cpu" else self._run_on_cuda(choice)
+            flags = self.run_on_cpu(self._choice) if plan.engine == "cpu" else self._run_on_cuda(self._choice)
         except errors.InternalError:
             raise
         except errors.Error:  # the traced call raises it, or falls back
@@ -241,8 +250,8 @@ class PlanRun(NativeCall):
 
     def outcome(self, buffers: Sequence[Array]) -> bool:
         """Return the truth value of the condition."""
-        condition = self._plan.condition
-        return condition is not None and bool(self._view(condition.place, condition.dtype, 1, buffers)[0])
+        condition = self._condition
+        return condition is not None and bool(condition.values(buffers).item())
 
     def result(self, buffers: Sequence[Array]) -> Any:
         """Return the call's result."""
@@ -256,16 +265,11 @@ class PlanRun(NativeCall):
         return flags
 
     def _is_finite(self, buffers: Sequence[Array]) -> bool:
-        for place, dtype, count in self._plan.finite:
-            values = self._view(place, dtype, count, buffers)
-            if not (math.isfinite(values.item()) if count == 1 else np.isfinite(values).all()):
+        for each in self._finite:
+            values = each.values(buffers)
+            if not (math.isfinite(values.item()) if each.count == 1 else np.isfinite(values).all()):
                 return False
         return True
-
-    def _view(self, place: Place, dtype: DType, count: int, buffers: Sequence[Array]) -> Array:
-        memory: Any = self._own[NUMBERS] if place.buffer == NUMBERS else buffers[place.buffer]
-        view: Array = np.ndarray(count, dtype, memory, place.offset)
-        return view
 
     def _result(self, part: Any, buffers: Sequence[Array], made: dict[int, Any]) -> Any:
         """Make a part of the result; a part that occurs twice is one object, which `made` has by its id."""
@@ -276,7 +280,7 @@ class PlanRun(NativeCall):
             return part.value
         if id(part) not in made:
             if kind is Number:
-                made[id(part)] = self._view(part.place, part.dtype, 1, buffers)[0]
+                made[id(part)] = _Numbers(self._own[NUMBERS], *part).values(buffers)[0]
             elif kind is ArrayView:
                 view: Any = np.ndarray(
                     part.shape, part.dtype, buffers[part.buffer], part.offset, part.strides
@@ -286,6 +290,24 @@ class PlanRun(NativeCall):
                 parts = [self._result(each, buffers, made) for each in part.parts]
                 made[id(part)] = part.make(parts)
         return made[id(part)]
+
+
+class _Numbers:
+    """Numbers at a place, which Python reads after a run; those in memory of the run's own are one array."""
+
+    __slots__ = ("_array", "_dtype", "_place", "count")
+
+    def __init__(self, own: Array, place: Place, dtype: DType, count: int = 1) -> None:
+        self._place, self._dtype, self.count = place, dtype, count
+        self._array = self._view(own) if place.buffer == NUMBERS else None
+
+    def values(self, buffers: Sequence[Array]) -> Array:
+        """Return the numbers; `buffers` are the arguments and the new arrays."""
+        return self._view(buffers[self._place.buffer]) if self._array is None else self._array
+
+    def _view(self, memory: Any) -> Array:
+        view: Array = np.ndarray(self.count, self._dtype, memory, self._place.offset)
+        return view
 
 
 def _ignores_errors(flags: int) -> bool:

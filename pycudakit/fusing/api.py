@@ -183,7 +183,8 @@ class Fused(Generic[P, R]):
             known_scalars = self.scalar_arguments
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
             if signature is not None and self.scalar_arguments is not known_scalars:
-                self._plans.note(host_replay.signature_of(self, engine, args, kwargs))
+                signature = host_replay.signature_of(self, engine, args, kwargs)
+            self._plans.note(signature)
             return result
         run_captured = functools.partial(self._run_captured, args, kwargs)
         result = self._plans.capture(signature, self._name, run_captured)
@@ -300,6 +301,7 @@ class Fused(Generic[P, R]):
         answer = self._plans.replay(signature, REASON_CPU_FASTER)
         is_measured = autotuner is not None
         if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
+            self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
             return answer
         patience = MAX_PATIENCE if autotuner is None else autotuner.patience
         with context.override(engine="cpu", fallback="numpy"):

@@ -27,7 +27,7 @@ from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.lowering import lower
 from pycudakit.fusing.execute.plan import Plan
-from pycudakit.fusing.execute.trace_tree import TraceTree
+from pycudakit.fusing.execute.plan_tree import PlanTree
 from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import tree_map_in_place
@@ -38,7 +38,6 @@ _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a s
 _MAX_BYTES = 256 << 20  # of the runs that are idle
 _MAX_FAILURES = 2  # replays in succession that must be traced after all, before the plans are dropped
 _MAX_PATHS = 64  # of one signature
-_MAX_MISSES = 16  # calls in succession that took unknown paths, before the plans are dropped
 _MAX_FAILED_CAPTURES = 3  # of calls that branch, of which others may be replayable
 _MAX_LENGTH = 64  # of a tuple among the arguments
 _OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
@@ -66,7 +65,7 @@ class _Entry:
         self.is_replayable = True
         self.is_late = False  # its capture took too long for `auto`
         self.failures = self.misses = self.failed_captures = 0
-        self.tree: TraceTree | None = None
+        self.tree: PlanTree | None = None
 
     def drop(self) -> None:
         """Drop the plans for good."""
@@ -76,13 +75,14 @@ class _Entry:
         """Add the path of a captured call, if it can be replayed; return whether it can."""
         tree = self.tree
         outcomes = [segment.outcome for segment in capture.segments[:-1]]
-        steps = lower(capture, function, result, () if tree is None else tree.kept(outcomes))
-        if steps is None:
+        path = lower(capture, function, result, () if tree is None else tree.live_outs(outcomes))
+        if path is None:
             return False
+        self.failed_captures = 0
         if tree is None:
-            self.tree = TraceTree(steps, capture.breaks)
+            self.tree = PlanTree(path, capture.breaks)
         else:
-            tree.add(steps, capture.breaks)
+            tree.add(path, capture.breaks)
         return True
 
     @property
@@ -90,7 +90,8 @@ class _Entry:
         """Whether the next call is to be captured."""
         tree = self.tree
         is_known = tree is not None and not (tree.has_missed and tree.paths < _MAX_PATHS)
-        is_due = self.misses & (self.misses - 1) == 0  # 1, 2, 4, 8, ...: a capture takes longer than a trace
+        # After 0, 1, 2, 4, 8, ... misses in succession: a capture takes longer than a trace.
+        is_due = self.misses & (self.misses - 1) == 0
         return self.is_replayable and not is_known and is_due and self.failed_captures < _MAX_FAILED_CAPTURES
 
 
@@ -123,7 +124,8 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         guard_values = guards.evaluate()
     except (NotReplayableError, ImpureError):
         return None
-    if len(bounds) == len(scalars) or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
+    has_arrays = len(bounds) > len(scalars)
+    if not has_arrays or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
     if len(bounds) > 1:
         bounds.sort()
@@ -163,7 +165,7 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)
-        self.captured = 0  # plans so far
+        self.captured = 0  # paths so far
         _caches.add(self)
 
     def replay(self, signature: Signature, reason: str) -> Any:
@@ -185,26 +187,28 @@ class PlanCache:
             entry.misses += 1
         else:
             entry.failures += 1
-        if entry.failures >= _MAX_FAILURES or entry.misses >= _MAX_MISSES:
+        if entry.failures >= _MAX_FAILURES:
             entry.drop()
         return result
 
     def plan_of(self, signature: Signature) -> Plan | None:
-        """Return the plan of a signature, if one is kept that all calls run."""
+        """Return the plan of a signature; None if there is none, or its calls branch."""
         entry = self._entries[signature.key]
         tree = None if entry is None else entry.tree
-        return None if tree is None or tree.has_branches else tree.root.step.plan
+        return None if tree is None or tree.has_branches else tree.root.lowered.plan
 
     def note(self, signature: Signature | None) -> None:
-        """Note that a call was seen."""
+        """Note that a call has succeeded."""
         if signature is not None and self._entries[signature.key] is None:
             self._entries[signature.key] = _Entry()
 
     def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
-        """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
+        """Return True if a call is to be captured.
+
+        Another one with its signature must have succeeded, unless the function `is_warm`.
+        """
         entry = self._entries[signature.key]
         if entry is None:
-            self.note(signature)
             return is_warm
         is_wanted = entry.lacks_path and not (is_automatic and entry.is_late)
         return is_wanted and ignores_underflow() and not raises_warnings()
@@ -246,13 +250,13 @@ class PlanCache:
             entry = self._entries[signature.key] = _Entry()
         return entry
 
-    def trees(self) -> list[TraceTree]:
+    def trees(self) -> list[PlanTree]:
         """Return the trees that are kept."""
         return [entry.tree for entry in self._entries.live_values() if entry.tree is not None]
 
     def plans(self) -> list[Plan]:
         """Return the plans that are kept."""
-        return [segment.step.plan for tree in self.trees() for segment in tree.segments()]
+        return [node.lowered.plan for tree in self.trees() for node in tree.nodes()]
 
     def clear(self) -> None:
         """Forget all plans."""
@@ -271,7 +275,7 @@ def release() -> None:
 hardware.on_release.append(release)
 
 
-def _replay_as_one_call(tree: TraceTree, signature: Signature, reason: str) -> Any:
+def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> Any:
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
     replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason)

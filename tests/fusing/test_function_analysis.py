@@ -2,6 +2,7 @@
 
 import dis
 import functools
+import itertools
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import pytest
 import pycudakit as pk
 from pycudakit.fusing.bytecode.opcodes import RULE_OF, Instruction
 from pycudakit.fusing.bytecode.step import Step
+from pycudakit.fusing.bytecode.value_kinds import Basic, join
 from pycudakit.fusing.function_analysis import analyse
 
 # Opcodes of Python 3.10 to 3.14, without those that only a running interpreter puts in place of others.
@@ -32,6 +34,28 @@ POP_JUMP_IF_TRUE POP_TOP PUSH_EXC_INFO PUSH_NULL RAISE_VARARGS RERAISE RESERVED 
 RETURN_VALUE SEND SETUP_ANNOTATIONS SET_ADD SET_FUNCTION_ATTRIBUTE SET_UPDATE STORE_ATTR STORE_DEREF
 STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_GLOBAL STORE_NAME STORE_SLICE STORE_SUBSCR SWAP
 TO_BOOL UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNPACK_EX UNPACK_SEQUENCE WITH_EXCEPT_START YIELD_VALUE"""
+
+
+def test_the_order_of_joins_does_not_matter():
+    for kinds in itertools.product([kind for kind in Basic if kind is not Basic.NULL], repeat=3):
+        joined = {join(join(one, other), third) for one, other, third in itertools.permutations(kinds)}
+        assert len(joined) == 1, kinds
+
+
+class Deceiver:
+    """An object that says what it is asked for, and counts."""
+
+    asked = 0
+
+    @property
+    def __class__(self):
+        Deceiver.asked += 1
+        return np.float64
+
+
+def test_objects_are_not_asked_for_their_class():
+    assert analyse(lambda x, other: (x * 2, other), (np.ones(3), Deceiver()), {}).codes
+    assert Deceiver.asked == 0
 
 
 def test_every_opcode_has_a_rule():

@@ -96,3 +96,20 @@ def test_lists_that_are_no_array(engine):
     with pytest.raises(ValueError, match="inhomogeneous"):
         pk.fuse(lambda x: np.sum([x, x[1:]]))(x)
     assert pk.fuse(lambda x: np.sum([1, 2]) + x[0])(x) == x[0] + 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x + 1 if np.max(x) > 1 else x,
+        lambda x: x / float(x.sum()),
+        lambda x, t: x * t if np.max(x) > t else x,
+    ],
+)
+def test_each_call_with_a_graph_break_raises(engine, body):
+    """Also calls that would be captured, or replayed."""
+    fused = pk.fuse(body, strict=True)
+    for _ in range(4):
+        x = np.linspace(0, 3, 20_000)
+        with pytest.raises(pk.errors.Unsupported, match="needs the values at once"):
+            fused(x, *([0.5] if body.__code__.co_argcount == 2 else []))

@@ -7,7 +7,7 @@ import numpy as np
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import Capture, Scalar
 from pycudakit.fusing.execute.lowering import lower
-from pycudakit.fusing.execute.trace_tree import TraceTree
+from pycudakit.fusing.execute.plan_tree import PlanTree
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 from pycudakit.fusing.memory.pytree import tree_map
 from pycudakit.fusing.numpy_api.registry import HANDLERS
@@ -61,13 +61,13 @@ def _check_plan(function, signature, args, kwargs):
         return
     capture = Capture(captured.arrays)
     result = function._run_captured(captured.args, captured.kwargs, capture)
-    steps = lower(capture, "replayed", result)
+    path = lower(capture, "replayed", result)
     result = tree_map(result, lambda value: value.number if type(value) is Scalar else value)
     _assert_same_calls(expected, traced, result, captured)
-    if steps is None:
+    if path is None:
         return
     counts["plans"] += 1
-    tree = TraceTree(steps)
+    tree = PlanTree(path)
     for other_values in (False, True):
         traced, replayed = (_Copies(signature, args, kwargs) for _ in range(2))
         if other_values:

@@ -11,6 +11,9 @@ from pycudakit.fusing.bytecode.value_kinds import PLAIN, VALUE, VALUES, Containe
 class Facts:
     """The facts that the analysis of a call has read and found, shared by its frames.
 
+    A *source* is the way to an object from the arguments, globals and closures. A *site* is a container, cell
+    or attribute of the heap, named by the instruction that makes it, or by its source.
+
     Parameters
     ----------
     read
@@ -21,10 +24,12 @@ class Facts:
         self.read = read
         self.kinds: dict[Any, Any] = {}  # by source; a later call must have the same
         self.heap: dict[Any, Any] = {}  # kinds in containers, cells and attributes, joined over the call
-        self.has_changed = False  # the heap, since the analysis began
+        self.has_changed = False  # the heap, in this round
         self.runs_other_code = False  # then numbers and arrays in attributes may have been replaced
-        self._values: set[Any] = set()  # the sites of containers that are taken for values
-        self._others: set[Any] = set()  # the sites of which another object was found since
+        # The sites of containers that are values as far as is known, and those that were until another object
+        # was stored there. A site moves from one to the other once, so the rounds end.
+        self._values: set[Any] = set()
+        self._others: set[Any] = set()
 
     def kind_at(self, source: Any) -> Any:
         """Return the kind of a source's object, and remember it."""
@@ -48,7 +53,11 @@ class Facts:
             self.has_changed = True
 
     def _as_value(self, kind: Any) -> Any:
-        """Return VALUE for a container of values, of which no other object is found later; else the kind."""
+        """Return VALUE for a container of values, unless another object was stored there; else the kind.
+
+        So a list of lists and arrays has one kind of items. If another object is stored in the inner list
+        later, the next round of the analysis does without.
+        """
         if type(kind) is not Container or kind.site in self._others:
             return kind
         if not self._is_value(self.heap.get(kind.site)):

@@ -30,7 +30,7 @@ class Basic(Enum):
     NUMBER = "a bool, an int, a float, or a NumPy scalar that the engines take"
     PLAIN = "an immutable object of Python's or NumPy's, whose operators run no other code"
     SLICE = "a slice of numbers"
-    VALUE = "a tracer, a number, an array of fresh memory, a tuple or list of these, or a plain object"
+    VALUE = "a tracer, a number, an array of fresh memory, a collection of these, a slice, or a plain object"
     CAPTURED_ARRAY = "a NumPy array of a dtype that the engines take, or a tracer"
     ARRAY = "a value, or an array whose memory other code may reach"
     GENERATOR = "a random generator"
@@ -174,12 +174,14 @@ def join(one: Any, other: Any) -> Any:
         return other
     if other is None:
         return one
-    if one in _PLAIN and other in _PLAIN:
-        return PLAIN if SLICE not in (one, other) else VALUE  # an index of one item, or of several
-    if one in VALUES and other in VALUES:
+    if {one, other} <= {NUMBER, PLAIN}:
+        return PLAIN
+    if {one, other} <= {TRACER, CAPTURED_ARRAY}:
+        return CAPTURED_ARRAY
+    if {one, other} <= VALUES | _PLAIN:
         return VALUE
-    if one in ARRAYS and other in ARRAYS:
-        return CAPTURED_ARRAY if {one, other} <= {TRACER, CAPTURED_ARRAY} else ARRAY
+    if {one, other} <= ARRAYS | _PLAIN:
+        return ARRAY
     if type(one) is Items and type(other) is Items:
         if len(one.kinds) == len(other.kinds):
             return Items(
@@ -192,8 +194,6 @@ def join(one: Any, other: Any) -> Any:
     if type(one) is MethodOf and type(other) is MethodOf and one.name == other.name:
         owner = join(one.owner, other.owner)
         return MethodOf(owner, one.name) if owner in ARRAYS else UNKNOWN
-    if {one, other} <= VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
-        return VALUE
     return UNKNOWN
 
 
@@ -212,7 +212,7 @@ def item_of(kind: Any) -> Any:
 
 # ---- Kinds of objects -------------------------------------------------------------------------------
 
-_PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range, np.ufunc})
+_PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range})
 _KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
 
 
@@ -262,13 +262,14 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
         return NUMBER
     if value is MISSING:
         return UNKNOWN
-    if isinstance(value, type) and not _is_of_plain_metaclass(value):
+    # Unlike `isinstance`, `issubclass` does not read the object's `__class__`, which may be a property.
+    if issubclass(cls, type) and not _is_of_plain_metaclass(value):
         return UNKNOWN
-    if isinstance(value, _KNOWN_TYPES) or getattr(cls, "is_fused_function", False) or is_kernel(value):
+    if issubclass(cls, _KNOWN_TYPES) or _is_fused(cls) or is_kernel(value):
         return Known(value)
-    if isinstance(value, (np.generic, np.dtype)):
-        is_number = isinstance(value, np.generic) and value.dtype in CODES
-        has_object = isinstance(value, np.void) and value.dtype.hasobject
+    if issubclass(cls, (np.generic, np.dtype)):
+        is_number = issubclass(cls, np.generic) and value.dtype in CODES
+        has_object = issubclass(cls, np.void) and value.dtype.hasobject
         return NUMBER if is_number else UNKNOWN if has_object else PLAIN
     if cls in _PLAIN_TYPES:
         return PLAIN
@@ -280,9 +281,9 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
         )
     if cls is np.ndarray:
         return CAPTURED_ARRAY if value.dtype in CODES else UNKNOWN if value.dtype.hasobject else ARRAY
-    if isinstance(value, CodeType):
+    if cls is CodeType:
         return Known(value)
-    if isinstance(value, tuple) and len(value) <= _MAX_ITEMS and depth < 4:
+    if issubclass(cls, tuple) and len(value) <= _MAX_ITEMS and depth < 4:
         fields = getattr(cls, "_fields", ())
         is_named = bool(fields) and all(type(cls.__dict__.get(name)) is _FIELD for name in fields)
         if cls is tuple or (is_named and has_plain_attributes(cls)):
@@ -306,6 +307,10 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     if getattr(cls, "__module__", "") == "numpy.lib._index_tricks_impl":
         return Known(value)
     return UNKNOWN if source is None else ObjectOf(source, cls)
+
+
+def _is_fused(cls: type) -> bool:
+    return any("is_fused_function" in vars(base) for base in cls.__mro__)
 
 
 def _kind_of_partial(value: Any, source: Any, depth: int) -> Any:

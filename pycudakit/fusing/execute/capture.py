@@ -31,8 +31,8 @@ from pycudakit.fusing.execute.plan import ALIGNMENT, CONSTANTS, ENTRIES, LOOP, P
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
-# Bytes of results and intermediate values, which a capture keeps: so many, and some for each request.
-# Of calls with more, Python has a small share.
+# Bytes of results and intermediate values, which a capture keeps: at most so many, and some more for each
+# request, but never more than the last. In longer calls Python's share of the time is small.
 _MAX_BYTES, _MAX_BYTES_OF_REQUEST, _MAX_BYTES_KEPT = 64 << 20, 256 << 10, 1 << 30
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
@@ -78,11 +78,11 @@ class NotReplayableError(Exception):
 class Memory:
     """The memory of an array that owns it, other than an argument's."""
 
-    def __init__(self, owner: Array, is_constant: bool, number: int = 0) -> None:
+    def __init__(self, owner: Array, is_constant: bool, serial: int = 0) -> None:
         self.owner = owner  # kept alive, so that no other array has its address
         self.begin, self.end = byte_bounds(owner)
         self.is_constant = is_constant
-        self.number = number  # in the order in which the call allocates
+        self.serial = serial  # in the order in which the call allocates
         # The ranges that dense operands have written; and all written bytes, once an operand is not dense.
         self._begins: list[int] = []
         self._ends: list[int] = []
@@ -269,13 +269,12 @@ class Capture:
         return len(self.segments[-1].requests)
 
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
-        """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
-        arrays = [
-            memories[row].owner
-            for request, memories in (self.segments[-1].requests[first:] if self.is_valid else ())
-            for row in _result_rows(request)
-        ]
-        if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
+        """Return the arrays that the requests from `first` on wrote, of which the results are copies."""
+        requests = self.segments[-1].requests[first:] if self.is_valid else []
+        arrays = [memories[row].owner for request, memories in requests for row in _result_rows(request)]
+        # Several requests may have another order than the results, which equal results would hide.
+        is_in_order = len(requests) <= 1 or len({each.tobytes() for each in results}) == len(results)
+        if is_in_order and len(arrays) == len(results) and all(map(_are_same, arrays, results)):
             return [
                 array if array.shape == result.shape else array.reshape(result.shape)
                 for array, result in zip(arrays, results, strict=True)
@@ -402,10 +401,11 @@ class Capture:
         return memories
 
     def _operand(self, request: Request, row: int, shape: tuple[int, ...], is_result: bool) -> Memory | None:
-        """Check an operand; set its place if it is an argument's, else return its memory."""
+        """Check an operand and note its use; set its place if it is an argument's, else return its memory."""
         operand = request.table[row]
         address, item = int(operand["address"]), abi.TYPES[operand["type"]].itemsize
         all_strides = operand["strides"][: len(shape)].tolist()
+        # Axes along which all elements are one do not matter to the bytes.
         axes = [(n, stride) for n, stride in zip(shape, all_strides, strict=True) if stride or not n]
         shape, strides = tuple([n for n, _ in axes]), [stride for _, stride in axes]
         bounds = _bounds(address, shape, strides, item)

@@ -39,25 +39,27 @@ from pycudakit.fusing.execute.plan import (
     Request,
     Sequenced,
 )
-from pycudakit.fusing.execute.trace_tree import Step
+from pycudakit.fusing.execute.plan_tree import LoweredSegment
 
-# Bytes of written arguments for each request: a replay copies them, so that it can be undone.
+# A call that writes more bytes of arguments for each request is not replayed: a replay copies them, so that
+# it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
-# Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
+# Nor is one with more bytes of arguments and results for each request on a GPU: a replay computes nothing
+# while it copies them.
 _MAX_COPIED_BYTES = 16 << 20
 
 
 def lower(
-    capture: Capture, function: str, result: Any, kept: Sequence[Collection[int]] = ()
-) -> list[Step] | None:
-    """Return the path of a captured call through its trace tree; None if the call cannot be replayed.
+    capture: Capture, function: str, result: Any, live_outs: Sequence[Collection[int]] = ()
+) -> list[LoweredSegment] | None:
+    """Return the path of a captured call through its tree of plans; None if the call cannot be replayed.
 
-    `kept` has the numbers of the arrays that each segment of an earlier path has made for later ones.
+    `live_outs` are the arrays, by serial number, that leave each segment on paths of earlier calls.
     """
     if not capture.is_valid or not any(segment.requests for segment in capture.segments):
         return None
     try:
-        return _Lowering(capture, function, result, kept).steps()
+        return _Lowering(capture, function, result, live_outs).segments()
     except (NotReplayableError, RecursionError):  # a list may contain itself
         return None
 
@@ -65,13 +67,15 @@ def lower(
 class _Lowering:
     """The memory that the segments of a call share, and the call's limits."""
 
-    def __init__(self, capture: Capture, function: str, result: Any, kept: Sequence[Collection[int]]) -> None:
+    def __init__(
+        self, capture: Capture, function: str, result: Any, live_outs: Sequence[Collection[int]]
+    ) -> None:
         self.capture, self.function, self.result = capture, function, result
-        self._kept = kept
+        self._live_outs = live_outs
         self.extents = [Extent(0, 0)] * len(capture.argument_bounds)
         for begin, end, index, address in capture.argument_bounds:
             self.extents[index] = Extent(begin - address, end - begin)
-        self.result_arrays: dict[int, Memory] = {}  # by number
+        self.result_arrays: dict[int, Memory] = {}  # by serial number
         self._add_results(result)
 
     def _add_results(self, result: Any) -> None:
@@ -89,24 +93,24 @@ class _Lowering:
             if not is_plain or not memory.is_written:
                 raise NotReplayableError
             memory.mark_used_in(last)
-            self.result_arrays[memory.number] = memory
+            self.result_arrays[memory.serial] = memory
         elif isinstance(result, (list, tuple)):
             for part in result:
                 self._add_results(part)
 
-    def steps(self) -> list[Step]:
+    def segments(self) -> list[LoweredSegment]:
         """Lower all segments."""
         segments = self.capture.segments
         computed = [each for each in self.capture.memories if not each.is_constant and each.last_segment >= 0]
-        makes: list[list[Memory]] = [[] for _ in segments]
+        live_out: list[list[Memory]] = [[] for _ in segments]
         local: list[list[Memory]] = [[] for _ in segments]
-        for memory in sorted(computed, key=lambda each: each.number):
+        for memory in sorted(computed, key=lambda each: each.serial):
             index = memory.first_segment
-            is_kept = index < len(self._kept) and memory.number in self._kept[index]
-            is_shared = memory.last_segment > index or is_kept or memory.number in self.result_arrays
-            (makes if is_shared else local)[index].append(memory)
+            was_live = index < len(self._live_outs) and memory.serial in self._live_outs[index]
+            is_live = memory.last_segment > index or was_live or memory.serial in self.result_arrays
+            (live_out if is_live else local)[index].append(memory)
         lowered = [
-            _SegmentLowering(self, index, makes[index], local[index]) for index in range(len(segments))
+            _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
         ]
         written = {argument for each in lowered for argument in each.written}
         count = sum(len(segment.requests) for segment in segments)
@@ -115,7 +119,7 @@ class _Lowering:
         copied = sum(extent.size for extent in self.extents) + sum(new.size() for new in lowered[-1].new)
         if self.capture.engine == "cuda" and copied > _MAX_COPIED_BYTES * count:
             raise NotReplayableError
-        return [each.step() for each in lowered]
+        return [each.lowered() for each in lowered]
 
 
 class _SegmentLowering:
@@ -127,37 +131,38 @@ class _SegmentLowering:
         The call.
     index
         The segment's index.
-    makes
-        Memory that later segments, or the caller, use.
+    live_out
+        The memory that this segment is the first to use, and later segments or the caller use, too.
     local
-        The other memory that this segment is the first to use.
+        The memory that this segment alone uses.
     """
 
-    def __init__(self, call: _Lowering, index: int, makes: Sequence[Memory], local: Sequence[Memory]) -> None:
+    def __init__(
+        self, call: _Lowering, index: int, live_out: Sequence[Memory], local: Sequence[Memory]
+    ) -> None:
         self._call = call
         self._segment: CapturedSegment = call.capture.segments[index]
         self._is_last = index == len(call.capture.segments) - 1
-        self._makes = makes
+        self._live_out = live_out
         used = {
-            memory.number: memory for _, memories in self._segment.requests for memory in memories.values()
+            memory.serial: memory for _, memories in self._segment.requests for memory in memories.values()
         }
         if self._is_last:
             used.update(call.result_arrays)
-            used.update(_numbers_in(call.capture, call.result))
+            used.update(_scalars_in(call.capture, call.result))
         if self._segment.condition is not None:
             condition = call.capture.computed_memory(self._segment.condition)
-            used[condition.number] = condition
-        self._reads = [
-            used[number]
-            for number in sorted(used)
-            if not used[number].is_constant and used[number].first_segment < index
+            used[condition.serial] = condition
+        self._live_in = [
+            used[serial]
+            for serial in sorted(used)
+            if not used[serial].is_constant and used[serial].first_segment < index
         ]
-        first = len(call.extents) + len(self._reads)
         self._places = {
-            memory: Place(place, 0) for place, memory in enumerate([*self._reads, *makes], len(call.extents))
+            memory: Place(buffer, 0)
+            for buffer, memory in enumerate([*self._live_in, *live_out], len(call.extents))
         }
-        self.new = [_new_array(memory.owner) for memory in makes]
-        self._first_new = first
+        self.new = [_new_array(memory.owner) for memory in live_out]
         self._number_bytes = self._lay_out_numbers(local)
         self._arena_bytes = self._lay_out_arena([each for each in local if each not in self._places])
         self.written = sorted(
@@ -206,8 +211,8 @@ class _SegmentLowering:
             raise NotReplayableError
         return Place(place.buffer, place.offset + address - memory.begin)
 
-    def step(self) -> Step:
-        """Return the segment's plan, and the arrays that it shares with others."""
+    def lowered(self) -> LoweredSegment:
+        """Return the segment's plan, and the arrays that enter and leave it."""
         call, segment = self._call, self._segment
         requests: list[Request] = []
         identities: list[Any] = []
@@ -217,7 +222,7 @@ class _SegmentLowering:
             operands = []
             for row, memory in memories.items():
                 address = int(request.table[row]["address"])
-                operands.append((row, memory.number, address - memory.begin))
+                operands.append((row, memory.serial, address - memory.begin))
                 request.places[row] = self._place_of(memory, address)
                 request.arrays[row] = self._place_of(memory, memory.begin)
             request.table["address"][list(request.places)] = 0
@@ -233,19 +238,20 @@ class _SegmentLowering:
         ]
         condition = None if segment.condition is None else self._number(segment.condition)
         template = self._template_of(call.result, {}) if self._is_last else None
-        extents = [*call.extents, *(Extent(0, memory.end - memory.begin) for memory in self._reads)]
+        extents = [*call.extents, *(Extent(0, memory.end - memory.begin) for memory in self._live_in)]
+        # All constants are placed by now.
         constants = bytes(segment.constants.bytes)
         sizes = extents, self.new, self._arena_bytes, constants, self._number_bytes
         plan = Plan(
             *(call.function, call.capture.engine, requests, order, *sizes),
             *(self.written, finite, template, condition),
         )
-        reads, makes = (tuple([memory.number for memory in each]) for each in (self._reads, self._makes))
+        live_in, live_out = [tuple([m.serial for m in each]) for each in (self._live_in, self._live_out)]
         looked_at = (
-            -1 if segment.condition is None else call.capture.computed_memory(segment.condition).number
+            -1 if segment.condition is None else call.capture.computed_memory(segment.condition).serial
         )
         identity = _digest([identities, constants, looked_at])
-        return Step(plan, reads, makes, identity, segment.outcome)
+        return LoweredSegment(plan, live_in, live_out, identity, segment.outcome)
 
     def _number(self, array: Array) -> Number:
         memory = self._call.capture.computed_memory(array)
@@ -274,19 +280,20 @@ class _SegmentLowering:
         if kind in (list, tuple) or is_named:
             make = kind._make if is_named else kind
             return Sequenced(make, [self._template_of(part, made) for part in result])
-        if kind is str or key_of_constant(result) is None:  # the text of a number depends on printing options
+        # A text may be that of a number, which depends on printing options.
+        if kind is str or key_of_constant(result) is None:
             raise NotReplayableError
         return Constant(result)
 
 
-def _numbers_in(capture: Capture, result: Any) -> dict[int, Memory]:
-    """Return the memory of the numbers in a result, by its number."""
+def _scalars_in(capture: Capture, result: Any) -> dict[int, Memory]:
+    """Return the memory of the scalars in a result, by serial number."""
     if type(result) is Scalar:
         memory = capture.computed_memory(result.array)
-        return {memory.number: memory}
+        return {memory.serial: memory}
     found = {}
     for part in result if isinstance(result, (list, tuple)) else ():
-        found.update(_numbers_in(capture, part))
+        found.update(_scalars_in(capture, part))
     return found
 
 

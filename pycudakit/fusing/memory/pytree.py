@@ -261,9 +261,9 @@ def is_array(value: Any) -> bool:
 
 def is_generator(value: Any) -> bool:
     """Return True if a value is a random generator of NumPy or pycudakit."""
-    if isinstance(value, np.random.Generator):
-        return True
     kind = type(value)
+    if issubclass(kind, np.random.Generator):
+        return True
     return kind.__name__ == "Generator" and kind.__module__.startswith(__name__.partition(".")[0])
 
 

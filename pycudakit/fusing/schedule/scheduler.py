@@ -196,7 +196,8 @@ class Scheduler:
     def truth_value(self, tracer: Tracer) -> bool:
         """Return a tracer's truth value, on which Python branches: a graph break.
 
-        The replays of a captured call go on if they have the same one.
+        In a captured call, it is one of the outcomes by which replays find their path. Such a call is not
+        strict: its function was traced without a graph break.
         """
         operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
         if capture is None or self.has_stopped_deferring or tracer.node.shape:
@@ -223,9 +224,9 @@ class Scheduler:
         node.set_result(np.asarray(function.numpy(*values)))
 
     def _store_reduced(self, node: Node) -> None:
-        """Compute live values that a value's reductions continue from those of an earlier look.
+        """Store live operands of a value's reductions that an earlier value had computed, too.
 
-        In `while x.max() > 1: x = f(x)`, a reduction would compute all turns up to there again.
+        In `while x.max() > 1: x = f(x)`, each maximum would compute all iterations up to there again.
         """
         if not self.reductions:
             return
@@ -563,7 +564,7 @@ class Scheduler:
         """Return the kernel of nodes, and its outputs: the nodes, and others that are better stored now.
 
         Those are live deferred nodes that need many operations which an earlier kernel has computed, too. In
-        `while np.any(f(x)): x = g(x)`, each kernel would compute all turns up to there again.
+        `while np.any(f(x)): x = g(x)`, each kernel would compute all iterations up to there again.
         """
         nodes, kernel = list(nodes), FusedKernel(nodes)
         on_the_way = [node for node in kernel.nodes if node.array is None and node not in nodes]

@@ -1,9 +1,10 @@
-"""Trace trees: the plans of a function's calls whose `if` and `while` depend on computed numbers.
+"""Trees of plans: the calls of a function whose `if` and `while` depend on computed numbers.
 
 A captured call is a path of segments. A segment is a plan without branches, which ends with a condition. The
-paths of one signature share the segments up to their first different outcome (Gal and Franz, "Incremental
-dynamic code generation with trace trees", 2006). A replay runs a segment, reads its condition, and goes on
-with the segment for that outcome. A call without branches has a tree of one segment.
+paths of one signature share the segments up to their first different outcome, so they are a prefix tree by
+outcomes. A replay runs a segment, reads its condition, and goes on with the segment for that outcome. There
+are no loops in a tree: a `while` of other turns is another path. A call without branches has a tree of one
+segment.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _MAX_IDLE = 2  # runs of one plan
 _MAX_FREE, _MAX_FREE_BYTES = 4, allocator.MIN_BYTES
 
 
-class Step(NamedTuple):
+class LoweredSegment(NamedTuple):
     """A segment on the path of one call.
 
-    The arrays that segments share are numbered in the order in which the call allocates them.
+    The arrays that enter and leave it have serial numbers, in the order in which the call allocates them.
     """
 
     plan: Plan
-    reads: tuple[int, ...]  # the arrays of earlier segments that are the plan's last arguments
-    makes: tuple[int, ...]  # the plan's new arrays
-    identity: bytes  # a digest of the requests, in which memory has its number
+    live_in: tuple[int, ...]  # arrays of earlier segments: the plan's last arguments
+    live_out: tuple[int, ...]  # arrays that later segments or the caller use: the plan's new arrays
+    identity: bytes  # a digest of the requests, in which memory has its serial number
     outcome: bool  # of the condition
 
 
@@ -62,100 +63,105 @@ class PlanRuns:
         return self._bytes * len(self._idle)
 
 
-class Segment(NamedTuple):
-    """A node of a trace tree: a plan, and the segments that follow it, by the outcome of its condition."""
+class TreeNode(NamedTuple):
+    """A node of a tree of plans: a plan, and the segments that follow it, by the outcome of its condition."""
 
-    step: Step
+    lowered: LoweredSegment
     runs: PlanRuns
-    following: dict[bool, Segment]
+    following: dict[bool, TreeNode]
     needs: frozenset[int]  # the arrays of earlier segments that this one or a later one reads
 
 
-class TraceTree:
+class PlanTree:
     """The paths of the calls of one signature.
 
     Parameters
     ----------
-    steps
-        The path of the first call.
+    path
+        The segments of the first call.
     breaks
         Its graph breaks.
     """
 
-    def __init__(self, steps: Sequence[Step], breaks: Iterable[Break] = ()) -> None:
+    def __init__(self, path: Sequence[LoweredSegment], breaks: Iterable[Break] = ()) -> None:
         self._runs: weakref.WeakValueDictionary[Any, PlanRuns] = weakref.WeakValueDictionary()
         self._free: dict[NewArray, list[Array]] = {}
-        self.root = self._path(steps, None)
+        self.root = self._grown(None, path)
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
-        self.has_missed = False  # a call has taken a path that is not known
+        self.has_missed = False  # the path of the last call is not in the tree
 
     @property
     def has_branches(self) -> bool:
         """Whether the calls branch on computed numbers."""
-        return self.root.step.plan.condition is not None
+        return self.root.lowered.plan.condition is not None
 
     @property
     def function(self) -> str:
         """The function's name."""
-        return self.root.step.plan.function
+        return self.root.lowered.plan.function
 
-    def kept(self, outcomes: Sequence[bool]) -> list[tuple[int, ...]]:
-        """Return the numbers of the arrays that known segments on a path make."""
-        kept: list[tuple[int, ...]] = []
-        segment: Segment | None = self.root
-        for outcome in outcomes:
-            if segment is None:
+    def live_outs(self, outcomes: Sequence[bool]) -> list[tuple[int, ...]]:
+        """Return the arrays that leave each segment on a path, as far as the tree has it."""
+        found: list[tuple[int, ...]] = []
+        node: TreeNode | None = self.root
+        for outcome in (*outcomes, False):
+            if node is None:
                 break
-            kept.append(segment.step.makes)
-            segment = segment.following.get(outcome)
-        return kept if segment is None else [*kept, segment.step.makes]
+            found.append(node.lowered.live_out)
+            node = node.following.get(outcome)
+        return found
 
-    def add(self, steps: Sequence[Step], breaks: Iterable[Break]) -> None:
-        """Add the path of a call; it is the only one if it does not agree with the others."""
-        self.has_missed = False
+    def add(self, path: Sequence[LoweredSegment], breaks: Iterable[Break]) -> None:
+        """Add the path of a call.
+
+        If its segments have other requests than those of the tree with the same outcomes, the schedule
+        depends on more than the signature; then it is the only path.
+        """
         self.breaks = tuple(dict.fromkeys([*self.breaks, *breaks]))
-        known: Segment | None = self.root
-        for step in steps:
-            if known is None:
+        node: TreeNode | None = self.root
+        for lowered in path:
+            if node is None:
                 break
-            if known.step.identity != step.identity or not set(known.step.makes) <= set(step.makes):
-                self.root, self.paths = self._path(steps, None), 1
+            is_same = node.lowered.identity == lowered.identity
+            if not is_same or not set(node.lowered.live_out) <= set(lowered.live_out):
+                self.root, self.paths = self._grown(None, path), 1
                 return
-            known = known.following.get(step.outcome)
-        self.root = self._path(steps, self.root)
-        self.paths += 1
+            node = node.following.get(lowered.outcome)
+        self.root = self._grown(self.root, path)
+        self.paths += node is None
 
-    def _path(self, steps: Sequence[Step], known: Segment | None) -> Segment:
-        """Return the segments of a path, with those that follow known ones for other outcomes."""
-        others: list[dict[bool, Segment]] = []
-        for step in steps:
-            others.append({} if known is None else known.following)
-            known = None if known is None else known.following.get(step.outcome)
-        following: Segment | None = None
-        for step, other in zip(reversed(steps), reversed(others), strict=True):
-            children = other if following is None else {**other, step.outcome: following}
-            later: set[int] = set().union(*(each.needs for each in children.values()))
-            needs = frozenset(step.reads) | (later - set(step.makes))
-            following = Segment(step, self._runs_of(step.plan), children, needs)
-        assert following is not None  # noqa: S101
-        return following
+    def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
+        """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
+        known: list[dict[bool, TreeNode]] = []
+        for lowered in path:
+            known.append({} if node is None else node.following)
+            node = None if node is None else node.following.get(lowered.outcome)
+        grown: TreeNode | None = None
+        for lowered, following in zip(reversed(path), reversed(known), strict=True):
+            if grown is not None:
+                following = {**following, lowered.outcome: grown}  # noqa: PLW2901
+            later: set[int] = set().union(*(each.needs for each in following.values()))
+            needs = frozenset(lowered.live_in) | (later - set(lowered.live_out))
+            grown = TreeNode(lowered, self._runs_of(lowered.plan), following, needs)
+        assert grown is not None  # noqa: S101
+        return grown
 
     def _runs_of(self, plan: Plan) -> PlanRuns:
-        """Return the runs of a plan, which equal plans share: those of a loop are few."""
-        key = object() if plan.condition is None else plan.key()  # the ends of paths differ
+        """Return the runs of a plan. Equal plans, such as those of the turns of a loop, share them."""
+        key = object() if plan.condition is None else plan.key()  # the last plans of paths differ
         runs = self._runs.get(key)
         if runs is None:
             runs = self._runs[key] = PlanRuns(plan)
         return runs
 
-    def segments(self) -> Iterator[Segment]:
-        """Yield all segments."""
+    def nodes(self) -> Iterator[TreeNode]:
+        """Yield all nodes."""
         pending = [self.root]
         while pending:
-            segment = pending.pop()
-            yield segment
-            pending += segment.following.values()
+            node = pending.pop()
+            yield node
+            pending += node.following.values()
 
     @property
     def bytes(self) -> int:
@@ -186,18 +192,19 @@ class TraceTree:
         That is the case if its path is not known, a request fails, or an operation may have to warn. The
         arguments are then as they were.
         """
+        self.has_missed = False
         saved: dict[int, Array] = {}
-        shared: dict[int, Array] = {}
-        segment: Segment | None = self.root
+        live: dict[int, Array] = {}
+        node: TreeNode | None = self.root
         is_correct = False
         try:
-            while segment is not None:
-                plan, reads, makes, *_ = segment.step
+            while node is not None:
+                plan, live_in, live_out, *_ = node.lowered
                 for index in plan.written:
                     if index not in saved:
                         saved[index] = arguments[index].copy("K")
-                earlier = [shared[number] for number in reads]
-                run = segment.runs.take()
+                earlier = [live[serial] for serial in live_in]
+                run = node.runs.take()
                 buffers = run.compute(
                     [*arguments, *earlier],
                     [*addresses, *map(address_of, earlier)],
@@ -205,18 +212,20 @@ class TraceTree:
                     NewArray.allocate if plan.condition is None else self._allocate,
                 )
                 if buffers is None:
+                    node.runs.give_back(run)
                     return NotImplemented
                 if plan.condition is None:
                     is_correct = True
                     result = run.result(buffers)
-                    segment.runs.give_back(run)
+                    node.runs.give_back(run)
                     return result
                 outcome = run.outcome(buffers)
-                segment.runs.give_back(run)
-                shared.update(zip(makes, buffers[len(buffers) - len(makes) :], strict=True))
-                segment = segment.following.get(outcome)
-                for number in shared.keys() - (shared if segment is None else segment.needs):
-                    self._recycle(shared.pop(number))
+                node.runs.give_back(run)
+                live.update(zip(live_out, buffers[len(buffers) - len(live_out) :], strict=True))
+                node = node.following.get(outcome)
+                if node is not None:
+                    for serial in live.keys() - node.needs:
+                        self._recycle(live.pop(serial))
             self.has_missed = True
             return NotImplemented
         finally:

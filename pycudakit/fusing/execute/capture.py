@@ -38,6 +38,7 @@ SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the 
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
+_MANY_SEGMENTS, _FEW_REQUESTS = 64, 3  # of a call, and of a segment
 _MAX_SECONDS = 30.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset(
@@ -242,7 +243,11 @@ class Capture:
         if memory is not None and memory.is_constant:
             return
         is_written = memory is not None and memory.has_written(address_of(array), (), (), array.itemsize)
-        if self.engine != "cpu" or memory is None or not is_written or len(self.segments) >= _MAX_SEGMENTS:
+        segments = len(self.segments)
+        # A loop over single elements: NumPy computes them faster than segments are run.
+        is_slow = self._may_be_late and self._is_small and segments >= _MANY_SEGMENTS
+        is_slow = is_slow and self._request_count < _FEW_REQUESTS * segments
+        if self.engine != "cpu" or memory is None or not is_written or segments >= _MAX_SEGMENTS or is_slow:
             self.mark_not_replayable()
             return
         memory.mark_used_in(len(self.segments) - 1)

@@ -949,3 +949,32 @@ def body(x, y, data):
     for _ in range(2):
         for got, expected in zip(pk.fuse(body)(*arguments()), body(*arguments()), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+CONVERSIONS = {
+    "array": lambda x: np.array(x),  # noqa: PLW0108
+    "array of a list": lambda x: np.array([x, x + 1]),
+    "asarray": lambda x: np.asarray(x, "f4"),
+    "ascontiguousarray": lambda x: np.ascontiguousarray(x[::-1]),
+    "asfortranarray": lambda x: np.asfortranarray(x.reshape(2, -1)),
+    "require": lambda x: np.require(x[::2], None, "C"),
+    "astype": lambda x: x.astype("f4"),
+    "r_": lambda x: np.r_[x, 1.0],
+    "maximum": lambda x: np.max([x, x * 2], axis=0),
+}
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+def test_conversions_before_a_write_by_another_way(engine, conversion):
+    convert = CONVERSIONS[conversion]
+
+    def body(x, model):
+        old = convert(x)
+        model.change()
+        return old, x
+
+    def make():
+        x = numbers()
+        return x, Model(x)
+
+    check(body, make)

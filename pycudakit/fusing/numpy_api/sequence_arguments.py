@@ -97,7 +97,7 @@ def replacement_for(function: Any) -> Callable[..., Any]:
             array_of = _required if function is np.require else _array_of
             result = trace.run_handler(array_of, function, *arguments, **keywords)
             if result is not None:
-                return result
+                return result if trace.analysis is None else trace.returned(result)
             arguments = _value_of(arguments[0]), *arguments[1:]
         trace = _trace_of_sequence(arguments)
         dtype = keywords.get("dtype", arguments[1] if len(arguments) == 2 else None)
@@ -105,7 +105,7 @@ def replacement_for(function: Any) -> Callable[..., Any]:
         if trace is not None and is_plain:
             result = trace.run_handler(_one_array, trace, arguments[0], dtype)
             if result is not None:
-                return result
+                return result if trace.analysis is None else trace.returned(result)
         if trace is not None:  # NumPy finds the common type of numbers, strings and objects
             arguments = tree_map(arguments, _number_of)
         return function(*arguments, **keywords)

@@ -6,12 +6,16 @@ does not see it: a store to an item of an object that is no tracer, a call of an
 attribute with code of its own. Deferred operations on memory that other code can reach are therefore
 computed at the last traced operation before a risky instruction.
 
+A number that a reduction makes stays a tracer if all of its uses compute with it. Else it is *concrete*: the
+trace computes it where it is made, and the body gets NumPy's scalar.
+
 An analysis holds for the kinds of arguments, globals and attributes that it has read (`facts`).
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 import os
 from collections.abc import Callable, Collection
@@ -59,14 +63,15 @@ _MAX_INSTRUCTIONS = 20_000  # interpreted in one round
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
 _OUTERMOST = 1  # the number of the fused function's frame
-_GENERATOR_FLAG, _COROUTINE_FLAGS = 0x20, 0x80 | 0x200
+_GENERATOR_FLAG = inspect.CO_GENERATOR
+_COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
-# Bits of an instruction: some path from it may reach this before an operation that the trace surely records.
-RISK_AHEAD = 1  # a risky instruction
-MAY_RETURN = 2  # the end of the function
-RISK_ON_RAISE = 4  # a risky instruction in the handler of its exceptions
-# Or: a number that the instruction makes must be NumPy's scalar.
-NUMBER_AT_ONCE = 8
+# Bits of an instruction. The first three say which instructions may run after it, and before the next
+# operation that the trace surely records: there the scheduler asks again.
+RISK_AHEAD = 1  # a risky one
+MAY_RETURN = 2  # the function's last one, so that the caller's bits decide
+RISK_ON_RAISE = 4  # a risky one in a handler, if this instruction raises
+CONCRETE_NUMBER = 8  # the number that the instruction makes is concrete
 
 
 class Risk(NamedTuple):
@@ -85,9 +90,9 @@ class Analysis:
     facts
         By source, the kinds that a call must have for the analysis to hold.
     bits
-        By the id of a code object, the bits at each byte offset, as long as each number is a tracer.
-    bits_beside_numbers
-        The same once some are NumPy's scalars, whose operations are not recorded.
+        By the id of a code object, the bits at each byte offset, as long as no number is concrete.
+    bits_beside_concrete
+        The same once some are, whose operations are not recorded.
     risks
         The risky instructions.
     dispatched
@@ -102,13 +107,17 @@ class Analysis:
         self._types: list[tuple[int, type]] = []  # of arguments whose type settles their kind
         self._checks: list[tuple[Any, Any, type | None]] = []  # the facts; a type, if it settles the kind
         self.bits: dict[int, bytearray] = {}
-        self.bits_beside_numbers: dict[int, bytearray] = {}  # for calls that have made one at once
+        self.bits_beside_concrete: dict[int, bytearray] = {}
         self.codes: list[CodeType] = []  # keeps the ids valid
         self.dispatched: dict[CodeType, set[int]] = {}
-        self._dispatching: dict[int, CodeType] = {}  # the code in place of a function's, by the id of its own
-        self._written_in: dict[int, int] = {}  # the id of a function's own code, by that of the other
+        # Functions whose calls are rewritten (`dispatched_calls`): the new code by the id of the original,
+        # and the id of the original by that of the new code.
+        self._dispatching: dict[int, CodeType] = {}
+        self._written_in: dict[int, int] = {}
         self.risks: list[Risk] = []
-        self.numbers_at_once: dict[tuple[int, int], str] = {}  # why, by the id of a code object and an offset
+        self.concrete_numbers: dict[
+            tuple[int, int], str
+        ] = {}  # why, by the id of a code object and an offset
         self.unanalysed = ""  # why the function could not be analysed
         self.scalar_parameters: frozenset[str] = frozenset()
 
@@ -170,7 +179,7 @@ class Analysis:
         if new is not code:
             self.codes += [code, new]
             self._written_in[id(new)] = id(code)
-            for bits in (self.bits, self.bits_beside_numbers):
+            for bits in (self.bits, self.bits_beside_concrete):
                 if id(code) in bits:
                     bits[id(new)] = bits[id(code)]
             for inner, new_inner in zip(inner_codes(code), inner_codes(new), strict=True):
@@ -179,7 +188,7 @@ class Analysis:
     @property
     def is_pure(self) -> bool:
         """Whether there is no risky instruction, and every number may stay deferred."""
-        return not (self.has_risks or self.numbers_at_once)
+        return not (self.has_risks or self.concrete_numbers)
 
     @property
     def has_risks(self) -> bool:
@@ -196,40 +205,40 @@ class Analysis:
             for (file, line), reason in sorted(by_line.items())
         )
 
-    def set_numbers_at_once(self, flow: NumberFlow) -> None:
+    def set_concrete_numbers(self, flow: NumberFlow) -> None:
         """Mark the instructions whose numbers must be NumPy's scalars."""
-        self.numbers_at_once = {}
-        for (_, code, offset), reason in flow.numbers_at_once().items():
+        self.concrete_numbers = {}
+        for (_, code, offset), reason in flow.concrete_numbers().items():
             if code in self.bits:
-                self.numbers_at_once[code, offset] = reason
+                self.concrete_numbers[code, offset] = reason
                 for each in range(offset, flow.ends[code, offset]):
-                    self.bits[code][each] |= NUMBER_AT_ONCE
-                    self.bits_beside_numbers[code][each] |= NUMBER_AT_ONCE
+                    self.bits[code][each] |= CONCRETE_NUMBER
+                    self.bits_beside_concrete[code][each] |= CONCRETE_NUMBER
 
-    def why_number_at_once(self, frame: FrameType | None, outermost: CodeType) -> str:
+    def why_concrete(self, frame: FrameType | None, outermost: CodeType) -> str:
         """Return why a number that a frame makes must be NumPy's scalar; "" if it may stay deferred."""
         while frame is not None and (code := frame.f_code) is not outermost:
             bits = self.bits.get(id(code))
             if bits is None:
                 if not code.co_filename.startswith(_PACKAGE):
                     return f"{code.co_name}() is not analysed"
-            elif bits[frame.f_lasti] & NUMBER_AT_ONCE:
+            elif bits[frame.f_lasti] & CONCRETE_NUMBER:
                 return self._reason_at(id(code), frame.f_lasti)
             frame = frame.f_back
         return ""
 
     def _reason_at(self, code: int, offset: int) -> str:
         code = self._written_in.get(code, code)
-        begins = [begin for of, begin in self.numbers_at_once if of == code and begin <= offset]
-        return self.numbers_at_once[code, max(begins)]
+        begins = [begin for of, begin in self.concrete_numbers if of == code and begin <= offset]
+        return self.concrete_numbers[code, max(begins)]
 
-    def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType, beside_numbers: bool) -> bool:
+    def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType, beside_concrete: bool) -> bool:
         """Return True if a risky instruction may come before the next operation.
 
         The next one may also be in a caller of the frame, up to the frame of the code `outermost`. With
-        `beside_numbers`, operations of numbers may not be recorded.
+        `beside_concrete`, operations of numbers may not be recorded.
         """
-        bits_of = self.bits_beside_numbers if beside_numbers else self.bits
+        bits_of = self.bits_beside_concrete if beside_concrete else self.bits
         is_first, may_return = True, 0
         while frame is not None and (code := frame.f_code) is not outermost:
             bits = bits_of.get(id(code))
@@ -255,31 +264,31 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
     facts = Facts(lambda source: source.read(arguments, keywords))
     call = function, arguments, keywords
     try:
-        flow = _repeat(analysis, facts, call, at_once=None)
-        bits = analysis.bits_beside_numbers = analysis.bits
-        if analysis.risks and flow.sites_at_once():
+        flow = _repeat(analysis, facts, call, concrete=None)
+        bits = analysis.bits_beside_concrete = analysis.bits
+        if analysis.risks and flow.concrete_sites():
             risks = analysis.risks
-            flow = _repeat(analysis, facts, call, at_once=flow.sites_at_once())
-            analysis.bits, analysis.bits_beside_numbers = bits, analysis.bits
+            flow = _repeat(analysis, facts, call, concrete=flow.concrete_sites())
+            analysis.bits, analysis.bits_beside_concrete = bits, analysis.bits
             analysis.risks = list(dict.fromkeys([*risks, *analysis.risks]))
-        analysis.set_numbers_at_once(flow)
+        analysis.set_concrete_numbers(flow)
     except (UnanalysedError, RecursionError) as error:
         analysis.unanalysed = str(error)
     analysis.set_facts(facts, arguments, keywords)
     if analysis.unanalysed:
-        analysis.bits, analysis.bits_beside_numbers = {}, {}
+        analysis.bits, analysis.bits_beside_concrete = {}, {}
         analysis.scalar_parameters = frozenset()
     return analysis
 
 
 def _repeat(
-    analysis: Analysis, facts: Facts, call: tuple[Any, Any, Any], at_once: set[tuple[int, int]] | None
+    analysis: Analysis, facts: Facts, call: tuple[Any, Any, Any], concrete: set[tuple[int, int]] | None
 ) -> NumberFlow:
-    """Analyse a call until no kinds change, nor the sites of the numbers that are made at once, if given."""
+    """Analyse a call until no kinds change, nor the sites of the concrete numbers, if given."""
     for _ in range(_MAX_ROUNDS):
         facts.has_changed = False
         analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
-        this_round = _Round(facts, analysis, at_once or frozenset())
+        this_round = _Round(facts, analysis, concrete or frozenset())
         try:
             this_round.run(*call)
             if facts.has_changed:
@@ -288,9 +297,9 @@ def _repeat(
             analysis.scalar_parameters = this_round.scalar_parameters()
         finally:
             this_round.forget()  # break the reference cycle that keeps the arguments alive
-        if at_once is None or (sites := flow.sites_at_once()) <= at_once:
+        if concrete is None or (sites := flow.concrete_sites()) <= concrete:
             return flow
-        at_once = at_once | sites
+        concrete = concrete | sites
     raise UnanalysedError("its variables have too many kinds")
 
 
@@ -310,10 +319,10 @@ class _Round:
         self,
         facts: Facts,
         analysis: Analysis,
-        at_once: Collection[tuple[int, int]],
+        concrete: Collection[tuple[int, int]],
     ) -> None:
         self.flows: list[Callable[[NumberFlow], None]] = []  # of the frames
-        self.at_once = at_once  # the sites of numbers that are NumPy's scalars
+        self.concrete = concrete  # the sites of numbers that are NumPy's scalars
         self._facts = facts
         self._analysis = analysis
         self.frames: dict[int, tuple[Any, ...]] = {}  # for ScalarFlow, by the frame's number
@@ -488,11 +497,11 @@ def bind(
         else:
             more[name] = kind
     after = code.co_varnames[count + only_named :]
-    if code.co_flags & 4:
+    if code.co_flags & inspect.CO_VARARGS:
         bound[after[0]], after = Items(tuple(rest)), after[1:]
     elif rest:
         return None
-    if code.co_flags & 8:
+    if code.co_flags & inspect.CO_VARKEYWORDS:
         bound[after[0]] = Container((id(code), "keywords")) if not more else UNKNOWN
     elif more:
         return None
@@ -536,8 +545,8 @@ class _Frame(Interpreter):
     def _visit(self, index: int) -> None:
         self._owner.count(1)
         step = self._step
-        if (id(self._code), self._instructions[index].begin) in self._owner.at_once:
-            step.take_numbers_at_once()
+        if (id(self._code), self._instructions[index].begin) in self._owner.concrete:
+            step.take_concrete_numbers()
         self._risks[index] = step.risk
         self._is_recorded[index] = step.is_recorded
         if step.dispatches:
@@ -582,6 +591,6 @@ class _Frame(Interpreter):
         self._owner.store(self._code, self._instructions, bits, self._risks, self._dispatched)
         reason = next((self._risks[index] for index in reached if self._risks[index]), "")
         result = PLAIN if self._result is None else self._result
-        at_entry = reason or "it calls a function" if risk[0] else ""
+        at_entry = (reason or "it calls a function that may run other code") if risk[0] else ""
         dispatches = bool(self._dispatched)
         return _Summary(result, self._number, at_entry, reason, returns[0], dispatches)

@@ -516,7 +516,7 @@ OF_A_NUMBER = {
 
 @pytest.mark.parametrize("number", [lambda x: x.max(), lambda x: x[3], lambda x: np.min(x, axis=0)])
 @pytest.mark.parametrize("name", OF_A_NUMBER)
-def test_operations_of_numbers_at_once_are_no_operations_of_the_trace(engine, name, number):
+def test_operations_of_concrete_numbers_are_no_operations_of_the_trace(engine, name, number):
     of_a_number = OF_A_NUMBER[name]
 
     def body(x, model):

@@ -130,7 +130,7 @@ def test_numbers_that_stay_deferred(engine, function):
     with pk.engine("cpu" if engine == "auto" else engine):
         assert described(fused(x)) == described(function(x))
     (analysis,) = fused._analyses
-    assert analysis.numbers_at_once == {}
+    assert analysis.concrete_numbers == {}
     assert analysis.is_pure
 
 
@@ -218,7 +218,7 @@ def test_reasons_name_the_line_of_the_use():
     trace_like = np.ones(3)
     analysis = analyse(body, (trace_like, Recorder()), {})
     first = body.__code__.co_firstlineno
-    assert any(reason.startswith(f"line {first + 3} ") for reason in analysis.numbers_at_once.values())
+    assert any(reason.startswith(f"line {first + 3} ") for reason in analysis.concrete_numbers.values())
 
 
 # ---- Numbers that Python looks at ----------------------------------------------------------------------

@@ -5,7 +5,7 @@ tracers: arithmetic, NumPy's functions, an index, `return`. Anything else, such 
 analysed, would see a tracer in place of a scalar. So a second pass follows the numbers from the instructions
 that make them, through the stack, variables, cells, containers, arguments and results, to their uses. The
 nodes of its graph are sites (instructions that make numbers), containers, cells, and the arguments and
-results of frames. A number whose site reaches a use of another kind is computed at once.
+results of frames. A number whose site reaches a use of another kind is concrete.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NumberFlow:
         """Note that an instruction runs other code: a number made meanwhile may go anywhere."""
         self._forced.setdefault(site, reason)
 
-    def numbers_at_once(self) -> dict[Node, str]:
+    def concrete_numbers(self) -> dict[Node, str]:
         """Return the sites whose numbers must be scalars, with the reasons."""
         reasons = {**self._forced, **self._escapes}
         pending = list(reasons)
@@ -120,9 +120,9 @@ class NumberFlow:
                     pending.append(source)
         return {node: reason for node, reason in reasons.items() if node[0] == "site"}
 
-    def sites_at_once(self) -> set[tuple[int, int]]:
+    def concrete_sites(self) -> set[tuple[int, int]]:
         """Return the sites of such numbers, each as the id of a code object and an offset."""
-        return {(code, offset) for _, code, offset in self.numbers_at_once()}
+        return {(code, offset) for _, code, offset in self.concrete_numbers()}
 
 
 def arguments_of(frame: int) -> Node:

@@ -80,7 +80,7 @@ class StackRules:
         """Return the state after the instruction."""
         return State(tuple(self.stack), self.names, self.blocks, self.keyword_names)
 
-    def take_numbers_at_once(self) -> None:
+    def take_concrete_numbers(self) -> None:
         """Let the tracers that the instruction has pushed be NumPy's scalars, if they are numbers."""
         kind = NUMBER if self.reduces_to_number else VALUE
         self.stack[self.floor :] = [kind if each is TRACER else each for each in self.stack[self.floor :]]

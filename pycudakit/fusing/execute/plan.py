@@ -43,7 +43,10 @@ class Place(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call of an entry: its arguments but for options and report, and the places of its operands."""
+    """A call of an entry: its arguments but for options and report, and the places of its operands.
+
+    Capture and lowering fill in the places.
+    """
 
     entry: str
     arguments: tuple[Any, ...]  # arrays and integers
@@ -260,7 +263,9 @@ class PlanRun(NativeCall):
     def _run_on_cuda(self, choice: EngineChoice) -> int:
         flags = self.run_unobserved(choice)
         self._runs += 1
-        if self._runs & (self._runs - 1) == 0:  # 1, 2, 4, 8, ...: a kernel is requested once
+        if (
+            self._runs & (self._runs - 1) == 0
+        ):  # 1, 2, 4, 8, ...: most kernels are requested by the first runs
             compile_requested(loader.library("cuda"))
         return flags
 
@@ -311,7 +316,10 @@ class _Numbers:
 
 
 def _ignores_errors(flags: int) -> bool:
-    """Return True if no flag, and no result that is not finite, is to be reported."""
+    """Return True if `np.errstate` ignores all errors that the flags, or infinite results, stand for.
+
+    NumPy raises for negative integer powers whatever it says.
+    """
     state = np.geterr()
     is_quiet = state["divide"] == state["over"] == state["invalid"] == "ignore"
     return is_quiet and not flags & abi.FPE_NEGATIVE_POWER

@@ -423,7 +423,7 @@ class Scheduler:
                 return result
         elif kind is not list and not issubclass(kind, tuple):
             return result
-        why = analysis.why_number_at_once(frame, self.outermost_code)
+        why = analysis.why_concrete(frame, self.outermost_code)
         if not why:
             return result
         had_numbers, result = self._has_scalars, tree_map(result, lambda part: self._as_scalar(part, why))

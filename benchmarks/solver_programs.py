@@ -306,6 +306,34 @@ def quasi_newton(x, turns):
     return x
 
 
+def spectral_norm(a, turns):
+    u = np.ones(len(a))
+    for _ in range(turns):
+        v = a.T @ (a @ u)
+        u = a.T @ (a @ v)
+    return np.sqrt((u @ v) / (v @ v))
+
+
+def running_moments(rows):
+    mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    for count, row in enumerate(rows, 1):
+        change = row - mean
+        mean = mean + change / count
+        squares = squares + change * (row - mean)
+    return mean, squares / len(rows)
+
+
+def recurrent_network(inputs, hidden, cell, weights, recurrent, bias):
+    def sigmoid(a):
+        return 1 / (1 + np.exp(-a))
+
+    for x in inputs:
+        i, f, g, o = np.split(x @ weights + hidden @ recurrent + bias, 4)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        hidden = sigmoid(o) * np.tanh(cell)
+    return hidden, cell
+
+
 def _signs(n):
     return np.where(_rng(1).random(n) > 0.5, 1.0, -1.0)
 
@@ -340,4 +368,10 @@ SOLVERS = {
     lattice_boltzmann: (1 + _rng().random((20, 30, 9)), 2),
     support_vectors: (_rng().random((200, 10)), _signs(200), 0.01, 20),
     quasi_newton: (_rng().random(300), 8),
+    spectral_norm: (_rng().random((40, 40)), 10),
+    running_moments: (_rng().random((60, 8)),),
+    recurrent_network: (
+        *(_rng().random((20, 8)), np.zeros(16), np.zeros(16), _rng().random((8, 64)) / 9),
+        *(_rng(1).random((16, 64)) / 9, np.zeros(64)),
+    ),
 }

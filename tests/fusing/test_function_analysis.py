@@ -135,6 +135,13 @@ def methods_in_a_loop(x):
     return x
 
 
+def bound_in_a_loop(x):
+    for _ in range(3):
+        y = np.ones(3) @ np.ones((3, 3))
+        z = y * 2 + x[:3]
+    return (y @ z) / (z @ z)
+
+
 def lists_in_lists(x):
     first = [1.0]
     first.append(x[0])
@@ -144,7 +151,16 @@ def lists_in_lists(x):
 
 @pytest.mark.parametrize(
     "function",
-    [pure_arithmetic, local_containers, closures, handlers, keywords, methods_in_a_loop, lists_in_lists],
+    [
+        pure_arithmetic,
+        local_containers,
+        closures,
+        handlers,
+        keywords,
+        methods_in_a_loop,
+        lists_in_lists,
+        bound_in_a_loop,
+    ],
 )
 def test_functions_without_a_risky_instruction(function):
     fused = pk.fuse(function)

@@ -77,7 +77,7 @@ class Interpreter:
         if stack != state.stack:
             stack = tuple([join(a, b) for a, b in zip(stack, state.stack, strict=True)])
         if names is not others and names != others:
-            names = {name: join(kind, others[name]) for name, kind in names.items() if name in others}
+            names = _join_variables(names, others)
         if stack != before.stack or names != before.names:
             self._states[target] = before._replace(stack=stack, names=names)
             self._pending.append(target)
@@ -99,5 +99,10 @@ class Interpreter:
         self._caught[index] = handler.target, handler.depth, len(pushed)
         names = state.names
         if names is not after:
-            names = {name: join(kind, after[name]) for name, kind in names.items() if name in after}
+            names = _join_variables(names, after)
         self._join(handler.target, State((*state.stack[: handler.depth], *pushed), names, blocks, ()))
+
+
+def _join_variables(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Join the kinds of variables. One that is not bound on a path has no kind there: to read it raises."""
+    return {**other, **{name: join(kind, other.get(name)) for name, kind in one.items()}}

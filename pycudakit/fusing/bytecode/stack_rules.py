@@ -157,14 +157,20 @@ class StackRules:
 
     def _do_load_local(self, instruction: Instruction) -> None:
         name = str(instruction.value)
-        self._push(self.effects.cell(name) if name in self.effects.cells else self.names.get(name, UNKNOWN))
+        self._push(self.effects.cell(name) if name in self.effects.cells else self._local(name))
 
     def _do_load_local_and_clear(self, instruction: Instruction) -> None:
         self._push(self.names.get(str(instruction.value), PLAIN))
 
     def _do_load_two_locals(self, instruction: Instruction) -> None:
         for name in self._names_in(instruction):
-            self._push(self.names.get(name, UNKNOWN))
+            self._push(self._local(name))
+
+    def _local(self, name: str) -> Any:
+        """Return the kind of a local variable; to read one that is not bound on any path so far raises."""
+        if name not in self.names:
+            self.falls_through = False
+        return self.names.get(name, UNKNOWN)
 
     @staticmethod
     def _names_in(instruction: Instruction) -> tuple[str, ...]:
@@ -181,7 +187,7 @@ class StackRules:
     def _do_store_load_local(self, instruction: Instruction) -> None:
         stored, loaded = self._names_in(instruction)
         self._set(stored, self._pop())
-        self._push(self.names.get(loaded, UNKNOWN))
+        self._push(self._local(loaded))
 
     def _do_delete_local(self, instruction: Instruction) -> None:
         self.names = {name: kind for name, kind in self.names.items() if name != instruction.value}

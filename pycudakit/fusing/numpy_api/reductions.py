@@ -29,6 +29,7 @@ REDUCED: dict[Any, Handler] = {}
 _implements = functools.partial(implements, REDUCED)
 
 _SUMS, _MEANS, _TRUTH_VALUES = "sum prod", "mean std var", "any all count_nonzero"
+_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # Python's, before NumPy 2.3
 _EXTREMES = "min max amin amax argmin argmax ptp"
 _WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
@@ -40,7 +41,9 @@ def _reduction(module: str, name: str) -> Handler:
         if type(a) is Tracer and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
             options = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
-                return trace.reduce(name, function, a, **options)
+                result = trace.reduce(name, function, a, **options)
+                is_int = name == "count_nonzero" and _COUNTS_ARE_INTS and options.get("axis") is None
+                return int(trace.resolved(result)) if is_int and not options.get("keepdims") else result
         out = keywords.get("out")
         if out is None and has_elements(a) and trace.buffers.scope.is_open:
             return _reduce_on_device(trace, function, (a, *arguments), keywords)

@@ -192,6 +192,7 @@ def test_equal_segments_share_their_runs(engine):
         nodes = list(tree_of(fused).nodes())
         assert len(nodes) > 30
         assert len({id(node.runs) for node in nodes}) < 8
+        assert len({id(node.lowered.plan) for node in nodes}) < 8
 
 
 def test_memory_is_that_of_one_turn(engine):

@@ -41,7 +41,7 @@ class PlanRuns:
     """The runs of one plan that no thread is using."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._idle = [PlanRun(plan)]
         self._bytes = self._idle[0].bytes
 
@@ -50,7 +50,7 @@ class PlanRuns:
         try:
             return self._idle.pop()
         except IndexError:  # other threads are using all of them
-            return PlanRun(self._plan)
+            return PlanRun(self.plan)
 
     def give_back(self, run: PlanRun) -> None:
         """Keep a run for the next call, unless enough are idle."""
@@ -143,7 +143,8 @@ class PlanTree:
                 following = {**following, lowered.outcome: grown}  # noqa: PLW2901
             later: set[int] = set().union(*(each.needs for each in following.values()))
             needs = frozenset(lowered.live_in) | (later - set(lowered.live_out))
-            grown = TreeNode(lowered, self._runs_of(lowered.plan), following, needs)
+            runs = self._runs_of(lowered.plan)
+            grown = TreeNode(lowered._replace(plan=runs.plan), runs, following, needs)
         assert grown is not None  # noqa: S101
         return grown
 

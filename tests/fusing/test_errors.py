@@ -362,3 +362,38 @@ def test_operations_before_an_exception_warn(engine, x):
     for function in (unused, pk.fuse(unused)):
         with pytest.warns(RuntimeWarning, match="divide by zero encountered in log"), pytest.raises(KeyError):
             function(x)
+
+
+def writes_in_finally(x, y):
+    try:
+        y[:] = x // (x - 2)
+    finally:
+        x[0] = 3
+
+
+def writes_in_except(x, y):
+    try:
+        y[:] = np.log(x - 2)
+    except FloatingPointError:
+        x[0] = 3
+        y += x
+    return x.sum()
+
+
+@pytest.mark.parametrize("body", [writes_in_finally, writes_in_except])
+@pytest.mark.parametrize("are_overlapping", [False, True])
+def test_handlers_write_after_an_operation_has_raised(engine, body, are_overlapping):
+    """The operation is not computed again by the write to an array that it reads."""
+    outcomes = []
+    for function in (body, pk.fuse(body)):
+        both = np.arange(20_001.0)
+        x, y = (both[:-1], both[1:]) if are_overlapping else (both[:-1].copy(), both[1:].copy())
+        with np.errstate(all="raise"):
+            try:
+                outcome = function(x, y)
+            except FloatingPointError as error:
+                outcome = str(error)
+        outcomes.append((outcome, x, y))
+    (outcome, x, y), (got, *arrays) = outcomes
+    assert got == outcome
+    np.testing.assert_array_equal(arrays, [x, y])

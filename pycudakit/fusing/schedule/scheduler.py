@@ -314,6 +314,11 @@ class Scheduler:
             self._max_deferred = max(_MIN_DEFERRED, 2 * len(self.deferred()))
         return value
 
+    def drop(self, value: Tracer) -> None:
+        """Forget a deferred tracer whose operation has raised."""
+        self._deferred = [ref for ref in self._deferred if ref() is not value]
+        self.unread.pop(value.node, None)
+
     def deferred(self) -> list[Tracer]:
         """Return the deferred tracers that are still alive, and new ones for operations that may warn."""
         tracers: list[Tracer] = []

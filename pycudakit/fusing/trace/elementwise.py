@@ -247,7 +247,11 @@ class ElementwiseTrace(TiledScheduler):
             return out
         self.defer(value)
         if must_materialize or node.steps > MAX_STEPS:
-            self.materialize(value)
+            try:
+                self.materialize(value)
+            except Exception:  # whose traceback keeps the tracer alive, while handlers of the body run
+                self.drop(value)
+                raise
         return value
 
     def leaf_of(self, value: Any) -> tuple[Node | None, bool]:

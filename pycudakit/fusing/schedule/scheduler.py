@@ -608,7 +608,10 @@ class Scheduler:
         """Compute nodes of one shape by one kernel, into arrays that no deferred node reads."""
         self.flush_if_errstate_changed()
         self.resolve_barriers(nodes)
-        outputs, kernel = self._storing_kernel(nodes)
+        if self.buffers.stream:  # other outputs would have no device memory in the stream
+            outputs, kernel = list(nodes), FusedKernel(nodes)
+        else:
+            outputs, kernel = self._storing_kernel(nodes)
         outs = [*arrays, *map(self._result_array, outputs[len(nodes) :])]
         if arrays[0].size and not self.try_enqueue(kernel, outs):
             self.buffers.make_resident([*kernel.arrays, *outs])

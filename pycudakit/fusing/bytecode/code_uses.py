@@ -306,6 +306,9 @@ class _LoadStep(Step):
     def _set(self, name: str, kind: Any) -> None:  # noqa: ARG002
         super()._set(name, UNKNOWN)
 
+    def _local(self, name: str) -> Any:  # noqa: ARG002
+        return UNKNOWN
+
     def _do_load_local(self, _: Instruction) -> None:
         self._push(self.effects.local_value())
 

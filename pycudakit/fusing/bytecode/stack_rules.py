@@ -156,8 +156,7 @@ class StackRules:
         self._push(NULL)
 
     def _do_load_local(self, instruction: Instruction) -> None:
-        name = str(instruction.value)
-        self._push(self.effects.cell(name) if name in self.effects.cells else self._local(name))
+        self._push(self._local(str(instruction.value)))
 
     def _do_load_local_and_clear(self, instruction: Instruction) -> None:
         self._push(self.names.get(str(instruction.value), PLAIN))
@@ -167,7 +166,12 @@ class StackRules:
             self._push(self._local(name))
 
     def _local(self, name: str) -> Any:
-        """Return the kind of a local variable; to read one that is not bound on any path so far raises."""
+        """Return the kind of a local variable, or the cell, which code reads to make a closure.
+
+        To read a variable that is not bound on any path so far raises.
+        """
+        if name in self.effects.cells:
+            return self.effects.cell(name)
         if name not in self.names:
             self.falls_through = False
         return self.names.get(name, UNKNOWN)

@@ -47,17 +47,17 @@ class CompileError(Error):
         import traceback  # noqa: PLC0415
 
         hidden = (os.path.dirname(__file__) + os.sep, f"{os.sep}IPython{os.sep}")
-        told = traceback.TracebackException.from_exception(self)
+        summary = traceback.TracebackException.from_exception(self)
         frames = [
             frame
-            for frame in told.stack
+            for frame in summary.stack
             # IPython's call of `%%cuda` has the whole cell in its line.
             if not any(each in frame.filename for each in hidden)
             and not (frame.line or "").startswith("get_ipython().run_cell_magic(")
         ]
         lines = traceback.StackSummary.from_list(frames).format()
         head = ["Traceback (most recent call last):\n"] if lines else []
-        return "".join([*head, *lines, *told.format_exception_only()]).splitlines()
+        return "".join([*head, *lines, *summary.format_exception_only()]).splitlines()
 
 
 class Unsupported(Error, TypeError):

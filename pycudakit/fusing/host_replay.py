@@ -1,8 +1,8 @@
 """Capture and replay of calls on host arrays.
 
-The first call with a signature is traced as usual. A later one is traced and captured as a path of a trace
-tree. Calls after it run the plans of the tree, without tracing, if the signature is equal, the branches on
-computed numbers have outcomes that are known, and no operation may have to warn.
+The first call with a signature is traced as usual. A later one is traced and captured as a path of a tree
+of plans. Calls after it run the plans, without tracing, if the signature is equal, the branches on computed
+numbers have outcomes that are known, and no operation may have to warn.
 """
 
 from __future__ import annotations
@@ -239,8 +239,9 @@ class PlanCache:
                 release()
                 self._entries[signature.key] = entry
         else:
-            entry.failed_captures += 1 if capture.breaks else _MAX_FAILED_CAPTURES
-            if entry.tree is None and entry.failed_captures >= _MAX_FAILED_CAPTURES:
+            entry.failed_captures += 1
+            has_other_paths = bool(capture.breaks) and entry.failed_captures < _MAX_FAILED_CAPTURES
+            if entry.tree is None and not has_other_paths:
                 entry.drop()
         return result
 

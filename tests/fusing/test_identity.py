@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.nested import assert_parts
 
 import pycudakit as pk
 from pycudakit.fusing import escape
@@ -31,12 +32,12 @@ def outcome(function, x):
 
 
 def assert_same(got, want):
+    assert_parts(got, want, assert_same_part)
+
+
+def assert_same_part(got, want):
     assert type(got) is type(want)
-    if isinstance(want, (list, tuple)):
-        assert len(got) == len(want)
-        for mine, theirs in zip(got, want, strict=True):
-            assert_same(mine, theirs)
-    elif isinstance(want, (np.ndarray, np.generic)):
+    if isinstance(want, (np.ndarray, np.generic)):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
     else:

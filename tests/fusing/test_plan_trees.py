@@ -1,10 +1,11 @@
 """Calls that branch on computed numbers, and are replayed by the segments of a tree of plans."""
 
-import threading
 import warnings
 
 import numpy as np
 import pytest
+from helpers.nested import assert_parts
+from helpers.threads import run_in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,14 +97,13 @@ def clipped(x, y):
 BODIES = [early, in_place, keeps_arrays, bisection, clipped]
 
 
-def assert_same(one, other):
+def assert_equal(one, other):
     assert type(one) is type(other)
-    if isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            assert_same(a, b)
-    else:
-        np.testing.assert_array_equal(one, other, strict=True)
+    np.testing.assert_array_equal(one, other, strict=True)
+
+
+def assert_same(one, other):
+    assert_parts(one, other, assert_equal)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -364,23 +364,14 @@ def test_a_path_that_does_not_agree_replaces_the_others():
 
 def test_threads_share_a_tree(engine):
     fused = pk.fuse(halved)
-    errors = []
 
     def work(seed):
-        try:
-            with pk.engine(engine):
-                for turn in range(30):
-                    x = numbers(3000, seed) / 99 * 2.0 ** ((turn * seed) % 5)
-                    assert_same(fused(x), halved(x))
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
+        with pk.engine(engine):
+            for turn in range(30):
+                x = numbers(3000, seed) / 99 * 2.0 ** ((turn * seed) % 5)
+                assert_same(fused(x), halved(x))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    run_in_threads(work, range(4))
 
 
 def test_auto_replays_solvers(monkeypatch):

@@ -109,7 +109,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("all", lowering.ALL, a, axis, out, keepdims, where)
 
 
-_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # before NumPy 2.3; then NumPy integers
+COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # before NumPy 2.3; then NumPy integers
 
 
 @numpy_for_small(np.count_nonzero)
@@ -150,6 +150,6 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     def finish(result: Array) -> Any:
         count = call.finish(result)
         is_number = axis is None and not keepdims and type(count) is not np.ndarray  # else device-resident
-        return int(count) if _COUNTS_ARE_INTS and is_number else count
+        return int(count) if COUNTS_ARE_INTS and is_number else count
 
     return call.compute(finish)

@@ -47,7 +47,7 @@ class Facts:
         if after != self.heap.get(site):
             self.heap[site] = after
             self.has_changed = True
-        if site in self._values and not self._is_value(after):
+        if site in self._values and not _is_value(after):
             self._values.remove(site)
             self._others.add(site)
             self.has_changed = True
@@ -60,10 +60,11 @@ class Facts:
         """
         if type(kind) is not Container or kind.site in self._others:
             return kind
-        if not self._is_value(self.heap.get(kind.site)):
+        if not _is_value(self.heap.get(kind.site)):
             return kind
         self._values.add(kind.site)
         return VALUE
 
-    def _is_value(self, kind: Any) -> bool:
-        return kind is None or kind is PLAIN or kind in VALUES
+
+def _is_value(kind: Any) -> bool:
+    return kind is None or kind is PLAIN or kind in VALUES

@@ -181,9 +181,7 @@ class CapturedSegment:
     def __init__(self) -> None:
         self.requests: list[tuple[Request, dict[int, Memory]]] = []  # the memory by the row of the operand
         self.constants = Constants()
-        self.finite: list[
-            Memory
-        ] = []  # of reductions, which may have to warn unless their results are finite
+        self.finite: list[Memory] = []  # results of reductions, which may have to warn unless finite
         self.condition: Array | None = None
         self.outcome = False
 

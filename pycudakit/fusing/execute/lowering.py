@@ -75,28 +75,29 @@ class _Lowering:
         self.extents = [Extent(0, 0)] * len(capture.argument_bounds)
         for begin, end, index, address in capture.argument_bounds:
             self.extents[index] = Extent(begin - address, end - begin)
-        self.result_arrays: dict[int, Memory] = {}  # by serial number
+        self.result_memories: dict[int, Memory] = {}  # of the result's arrays and scalars, by serial number
+        self._result_arrays: set[int] = set()
         self._add_results(result)
 
     def _add_results(self, result: Any) -> None:
-        """Find the memory of a result's arrays and numbers."""
-        last = len(self.capture.segments) - 1
+        """Find the memory of a result's arrays and scalars."""
         if type(result) is Scalar:
-            memory = self.capture.computed_memory(result.array)
-            if not memory.is_written:
-                raise NotReplayableError
-            memory.mark_used_in(last)
-            memory.is_read_by_python = True
+            self._add_result(result.array).is_read_by_python = True
         elif type(result) is np.ndarray and id(result) not in self.capture.argument_indices:
-            memory = self.capture.computed_memory(result)
-            is_plain = result.flags.writeable and not _is_broadcast(result)
-            if not is_plain or not memory.is_written:
+            if not result.flags.writeable or _is_broadcast(result):
                 raise NotReplayableError
-            memory.mark_used_in(last)
-            self.result_arrays[memory.serial] = memory
+            self._result_arrays.add(self._add_result(result).serial)
         elif isinstance(result, (list, tuple)):
             for part in result:
                 self._add_results(part)
+
+    def _add_result(self, array: Array) -> Memory:
+        memory = self.capture.computed_memory(array)
+        if not memory.is_written:
+            raise NotReplayableError
+        memory.mark_used_in(len(self.capture.segments) - 1)
+        self.result_memories[memory.serial] = memory
+        return memory
 
     def segments(self) -> list[LoweredSegment]:
         """Lower all segments."""
@@ -107,7 +108,7 @@ class _Lowering:
         for memory in sorted(computed, key=lambda each: each.serial):
             index = memory.first_segment
             was_live = index < len(self._live_outs) and memory.serial in self._live_outs[index]
-            is_live = memory.last_segment > index or was_live or memory.serial in self.result_arrays
+            is_live = memory.last_segment > index or was_live or memory.serial in self._result_arrays
             (live_out if is_live else local)[index].append(memory)
         lowered = [
             _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
@@ -148,10 +149,11 @@ class _SegmentLowering:
             memory.serial: memory for _, memories in self._segment.requests for memory in memories.values()
         }
         if self._is_last:
-            used.update(call.result_arrays)
-            used.update(_scalars_in(call.capture, call.result))
+            used.update(call.result_memories)
+        self._condition = -1  # its serial number
         if self._segment.condition is not None:
             condition = call.capture.computed_memory(self._segment.condition)
+            self._condition = condition.serial
             used[condition.serial] = condition
         self._live_in = [
             used[serial]
@@ -247,10 +249,7 @@ class _SegmentLowering:
             *(self.written, finite, template, condition),
         )
         live_in, live_out = [tuple([m.serial for m in each]) for each in (self._live_in, self._live_out)]
-        looked_at = (
-            -1 if segment.condition is None else call.capture.computed_memory(segment.condition).serial
-        )
-        identity = _digest([identities, constants, looked_at])
+        identity = _digest([identities, constants, self._condition])
         return LoweredSegment(plan, live_in, live_out, identity, segment.outcome)
 
     def _number(self, array: Array) -> Number:
@@ -284,17 +283,6 @@ class _SegmentLowering:
         if kind is str or key_of_constant(result) is None:
             raise NotReplayableError
         return Constant(result)
-
-
-def _scalars_in(capture: Capture, result: Any) -> dict[int, Memory]:
-    """Return the memory of the scalars in a result, by serial number."""
-    if type(result) is Scalar:
-        memory = capture.computed_memory(result.array)
-        return {memory.serial: memory}
-    found = {}
-    for part in result if isinstance(result, (list, tuple)) else ():
-        found.update(_scalars_in(capture, part))
-    return found
 
 
 def _new_array(owner: Array) -> NewArray:

@@ -9,6 +9,7 @@ segment.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from pycudakit._native import allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
+from pycudakit._runtime.native_call import Pool
 from pycudakit.fusing.execute.plan import NewArray, Plan, PlanRun
 from pycudakit.fusing.graph_breaks import Break
 
@@ -37,25 +39,20 @@ class LoweredSegment(NamedTuple):
     outcome: bool  # of the condition
 
 
-class PlanRuns:
-    """The runs of one plan that no thread is using."""
+class PlanRuns(Pool[PlanRun]):
+    """The runs of one plan, of which few are kept."""
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__(functools.partial(PlanRun, plan))
         self.plan = plan
-        self._idle = [PlanRun(plan)]
-        self._bytes = self._idle[0].bytes
+        first = self.take()
+        self._bytes = first.bytes
+        self.give_back(first)
 
-    def take(self) -> PlanRun:
-        """Return an idle run, or a new one."""
-        try:
-            return self._idle.pop()
-        except IndexError:  # other threads are using all of them
-            return PlanRun(self.plan)
-
-    def give_back(self, run: PlanRun) -> None:
+    def give_back(self, used: PlanRun) -> None:
         """Keep a run for the next call, unless enough are idle."""
         if len(self._idle) < _MAX_IDLE:
-            self._idle.append(run)
+            super().give_back(used)
 
     @property
     def bytes(self) -> int:

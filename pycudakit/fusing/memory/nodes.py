@@ -115,20 +115,12 @@ class Node:
 
     def reads_reachable_memory(self) -> bool:
         """Return True if the node reads memory that code outside of the trace can reach."""
-        changes = Buffer.reachability_changes
-        seen, pending = {self}, [self]
-        while pending:
-            node = pending.pop()
-            if node.unreachable_at == changes:
-                continue
+        changes, unreachable = Buffer.reachability_changes, list[Node]()
+        for node in _ancestors([self], changes):
             if node.buffer is not None and node.buffer.is_reachable:
                 return True
-            before = node.arguments if node.reduction is None else (node.reduction.operand,)
-            for argument in before:
-                if type(argument) is Node and argument not in seen:
-                    seen.add(argument)
-                    pending.append(argument)
-        for node in seen:
+            unreachable.append(node)
+        for node in unreachable:
             node.unreachable_at = changes
         return False
 
@@ -141,11 +133,13 @@ class Node:
         return [node.array for node in self.ancestors() if node.array is not None]
 
 
-def _ancestors(nodes: list[Node]) -> Iterator[Node]:
-    """Yield these nodes and all that they depend on."""
+def _ancestors(nodes: list[Node], unless_unreachable_at: int | None = None) -> Iterator[Node]:
+    """Yield these nodes and all that they depend on, but none that had no reachable memory at a count."""
     seen, pending = set(nodes), nodes
     while pending:
         node = pending.pop()
+        if node.unreachable_at == unless_unreachable_at:
+            continue
         yield node
         before = node.arguments if node.reduction is None else (node.reduction.operand,)
         for argument in before:

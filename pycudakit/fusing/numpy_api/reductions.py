@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
+from pycudakit._families.reduce.truth_values import COUNTS_ARE_INTS
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.library_calls import (
     FAMILIES,
@@ -29,7 +30,6 @@ REDUCED: dict[Any, Handler] = {}
 _implements = functools.partial(implements, REDUCED)
 
 _SUMS, _MEANS, _TRUTH_VALUES = "sum prod", "mean std var", "any all count_nonzero"
-_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # Python's, before NumPy 2.3
 _EXTREMES = "min max amin amax argmin argmax ptp"
 _WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
@@ -42,7 +42,7 @@ def _reduction(module: str, name: str) -> Handler:
             options = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
                 result = trace.reduce(name, function, a, **options)
-                is_int = name == "count_nonzero" and _COUNTS_ARE_INTS and options.get("axis") is None
+                is_int = name == "count_nonzero" and COUNTS_ARE_INTS and options.get("axis") is None
                 return int(trace.resolved(result)) if is_int and not options.get("keepdims") else result
         out = keywords.get("out")
         if out is None and has_elements(a) and trace.buffers.scope.is_open:

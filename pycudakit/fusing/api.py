@@ -66,7 +66,7 @@ from pycudakit.fusing.memory.pytree import (
 )
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
-from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner
+from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, candidates
 from pycudakit.fusing.schedule.explain import Explained
 from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
 from pycudakit.fusing.trace.trace import Trace
@@ -215,6 +215,8 @@ class Fused(Generic[P, R]):
         `tables` are the Series and DataFrames among the arguments.
         """
         key = _key_of_arrays(arrays)
+        if not arrays:
+            key = tuple(self._numbers_in(args, kwargs).items())
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best[key]
@@ -222,7 +224,7 @@ class Fused(Generic[P, R]):
             answer = self._run_replayed(args, kwargs)
             if answer is not NotImplemented:
                 return answer
-        if isinstance(best, float) and not self._strict and self.guards is not None:
+        if isinstance(best, float) and arrays and not self._strict and self.guards is not None:
             numbers = self._numbers_in(args, kwargs)
             best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
@@ -245,13 +247,10 @@ class Fused(Generic[P, R]):
             if self._strict:
                 self._best[key] = trace.costs.best()
                 return result
-            candidates = trace.costs.candidates(may_replay=self.guards is not None)
-            if len(candidates) == 1:
-                self._best[key] = candidates[0]
-            else:
-                numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
-                numbers = self._numbers_in(args, kwargs)
-                self._best[key] = Autotuner(numbers, candidates, numpy_seconds)
+            estimates = trace.costs.estimates(may_replay=self.guards is not None)
+            numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
+            numbers = self._numbers_in(args, kwargs)
+            self._best[key] = Autotuner(numbers, candidates(estimates), numpy_seconds, estimates)
         return result
 
     def _numbers_in(self, args: Any, kwargs: Any) -> dict[int | str, Any]:
@@ -765,7 +764,7 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     The body runs with tracers in place of the arrays among the arguments. A tracer records operations; they
     are computed when a value is needed, on the current engine, with the bits of the library functions called
     one by one. Calls of a body without side effects are replayed from the third one with a signature on: the
-    recorded operations run without Python. On the engine ``"cpu"`` it may have branches on computed numbers.
+    recorded operations run without Python. It may have branches on computed numbers.
 
     Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
     function, the recorded operations are computed before the body goes on. This is a graph break;

@@ -30,7 +30,7 @@ OTHERS = {
     *("numpy", "scipy", "dask", "torch", "numba", "pycuda", "cuda", "cupy", "nvidia", "tqdm"),
 }
 FILES = re.compile(
-    r"[\w.-]*\.(cpp|cu|d|dylib|h|in|json|new|py|s|so|toml|txt|typed|vect)(\.\d+|\.in)?|(kernels|wrapped|np)\.|result\.value|\.cuda_device"
+    r"[\w.-]*\.(cpp|cuh?|d|dylib|h|in|json|new|py|s|so|toml|txt|typed|vect)(\.\d+|\.in)?|(kernels|wrapped|np)\.|result\.value|\.cuda_device"
 )  # names and extensions of files, and the code that pycudakit wrap writes
 
 

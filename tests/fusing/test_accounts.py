@@ -140,6 +140,8 @@ def test_a_function_without_a_pass(engine):
 
 
 def test_a_function_of_other_objects(engine):
+    if engine == "auto":
+        pytest.skip("auto runs small calls in NumPy")
     pd = pytest.importorskip("pandas")
     column = pd.Index(X[:, 0])
     got = pk.fuse(lambda x: np.sqrt(x) + 1)(column)

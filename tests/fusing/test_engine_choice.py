@@ -111,8 +111,8 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
     monkeypatch.setattr(cost.Costs, "cuda", 2e-3)
     costs = cost.Costs(numpy=3.5e-3, cpu=1.5e-3, replayed=1e-3)
     assert costs.best() == "cpu"
-    assert costs.candidates(may_replay=False) == ["cpu", "cuda", "numpy"]
-    assert costs.candidates(may_replay=True) == ["cpu", "cuda"]
+    assert cost.candidates(costs.estimates(may_replay=False)) == ["cpu", "cuda", "numpy"]
+    assert cost.candidates(costs.estimates(may_replay=True)) == ["cpu", "cuda"]
     autotuner = cost.Autotuner({"n": 3}, ["cpu", "cuda"])
     assert autotuner.next_engine({"n": 4}) is None  # which may be other work
     chosen = []
@@ -120,6 +120,25 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
         engine = autotuner.next_engine({"n": 3})
         chosen.append((engine, autotuner.record_time(engine, seconds)))
     assert chosen == [("cpu", None), ("cuda", None), ("cpu", None), ("cuda", "cuda")]
+
+
+def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
+    estimates = {"cpu": 2e-3, "cuda": 0.2e-3, "numpy": 1e-3}
+    assert cost.candidates(estimates) == ["cuda"]
+    times = {"cpu": 0.5e-3, "cuda": 1.5e-3, "numpy": 0.7e-3}
+    for cuda_seconds, order in (
+        (0.9e-3, ["cuda"]),
+        (1.5e-3, ["cuda", "numpy"]),
+        (5e-3, ["cuda", "cpu", "numpy"]),
+    ):
+        autotuner = cost.Autotuner({}, ["cuda"], estimates=estimates)
+        times["cuda"] = cuda_seconds
+        measured, best = [], None
+        while best is None:
+            measured.append(autotuner.next_engine({}))
+            best = autotuner.record_time(measured[-1], times[measured[-1]])
+        assert list(dict.fromkeys(measured)) == order
+        assert best == min(order, key=times.get)
 
 
 def test_numpy_is_measured_again_only_if_it_is_close():

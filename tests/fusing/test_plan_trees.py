@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.nested import assert_parts
 from helpers.threads import run_in_threads
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pycudakit as pk
@@ -20,6 +20,9 @@ def _is_really_replayed(request):
     parameters = request.node.callspec.params if "callspec" in vars(request.node) else {}
     if parameters.get("engine") in ("replayed", "device_impls"):
         pytest.skip("is traced each time")
+
+
+NAMED = ("cpu", "cuda")  # under `auto`, NumPy may be faster
 
 
 def numbers(size=6000, seed=0):
@@ -106,17 +109,28 @@ def assert_same(one, other):
     assert_parts(one, other, assert_equal)
 
 
+@pytest.mark.parametrize("size", [6000, 40_000])  # a GPU keeps the larger ones between segments
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-def test_each_call_has_numpys_result(engine, body):
+def test_each_call_has_numpys_result(engine, body, size):
+    check_calls(engine, body, size)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_each_call_on_a_fake_gpu_has_numpys_result(small_gpu, body):
+    check_calls("cuda", body, 500)
+    assert small_gpu.bytes_down
+
+
+def check_calls(engine, body, size):
     fused = pk.fuse(body)
     replayed = 0
     for seed in [*range(12), *range(12)]:
-        x, y = numbers(seed=seed), numbers(seed=seed + 50)
+        x, y = numbers(size, seed), numbers(size, seed + 50)
         others = x.copy(), y.copy()
         assert_same(fused(x, y), body(*others))
         assert_same((x, y), others)
         replayed += is_replayed()
-    if engine == "cpu":
+    if engine in NAMED:
         assert replayed
 
 
@@ -127,10 +141,10 @@ def test_loops_of_known_lengths_are_replayed(engine):
         for length in lengths:
             x = numbers() / 99 * 2.0**length
             assert_same(fused(x), halved(x))
-            if turn == 2 and engine == "cpu":
+            if turn == 2 and engine in NAMED:
                 assert is_replayed()
                 assert pk.last_call().breaks[0].text == "while np.max(x) > 1:"
-    if engine == "cpu":
+    if engine in NAMED:
         tree = tree_of(fused)
         assert tree.paths == len(set(lengths))
         assert len(list(tree.nodes())) == max(lengths) + 1 + len(set(lengths))
@@ -153,9 +167,9 @@ def test_the_third_call_with_a_tolerance_is_replayed(engine):
     for tolerance in (1.0, 1.5, 1.25, 40.0, 1.1):
         x = numbers()
         assert_same(fused(x, tolerance), body(x, tolerance))
-        if tolerance in (1.25, 1.1) and engine == "cpu":
+        if tolerance in (1.25, 1.1) and engine in NAMED:
             assert is_replayed()
-    if engine == "cpu":
+    if engine in NAMED:
         assert tree_of(fused).paths == 2
 
 
@@ -178,7 +192,7 @@ def test_turns_of_a_loop_that_looks_are_not_computed_again(engine):
     lengths = []
     for turns in (4, 4, 20, 20):
         assert_same(fused(c, turns), escapes(c, turns))
-        if engine == "cpu" and turns == 20:
+        if engine in NAMED and turns == 20:
             plans = fused._plans.plans()
             lengths.append(max(len(each.arguments[0]) for plan in plans for each in plan.requests))
     assert all(length < 60 for length in lengths)
@@ -188,7 +202,7 @@ def test_equal_segments_share_their_runs(engine):
     fused = pk.fuse(halved)
     for _ in range(3):
         fused(numbers() * 2.0**30)
-    if engine == "cpu":
+    if engine in NAMED:
         nodes = list(tree_of(fused).nodes())
         assert len(nodes) > 30
         assert len({id(node.runs) for node in nodes}) < 8
@@ -200,8 +214,18 @@ def test_memory_is_that_of_one_turn(engine):
     x = numbers(50_000)
     for _ in range(4):
         fused(x * 2.0**30)
-    if engine == "cpu":
+    if engine in NAMED:
         assert tree_of(fused).bytes < 6 * x.nbytes
+
+
+def test_arrays_stay_on_the_device(small_gpu):
+    fused = pk.fuse(halved)
+    x = numbers(500) * 2.0**20
+    for _ in range(3):
+        downloaded = small_gpu.bytes_down
+        assert_same(fused(x), halved(x))
+    assert is_replayed()
+    assert small_gpu.bytes_down - downloaded == x.nbytes  # the result
 
 
 def test_an_unknown_path_leaves_the_arguments(engine):
@@ -265,7 +289,7 @@ def test_a_path_that_reads_a_number(engine):
         for value in (1.0, 99.0):
             x = np.full(3000, value)
             np.testing.assert_array_equal(fused(x), body(x))
-            if turn > 2 and engine == "cpu":
+            if turn > 2 and engine in NAMED:
                 assert is_replayed() == (value == 1)
 
 
@@ -288,7 +312,7 @@ def test_constants_are_no_branches(engine):
     fused = pk.fuse(body)
     for _ in range(3):
         np.testing.assert_array_equal(fused(numbers()), numbers() + 1)
-    if engine == "cpu":
+    if engine in NAMED:
         assert is_replayed()
 
 
@@ -299,7 +323,7 @@ def test_generator_expressions_are_replayed(engine):
     fused = pk.fuse(body)
     for seed in range(4):
         np.testing.assert_array_equal(fused(numbers(seed=seed)), body(numbers(seed=seed)))
-    if engine == "cpu":
+    if engine in NAMED:
         assert is_replayed()
 
 
@@ -323,7 +347,7 @@ def test_few_paths_are_kept(engine, monkeypatch):
         for length in range(6):
             x = numbers() / 99 * 2.0**length
             assert_same(fused(x), halved(x))
-    if engine == "cpu":
+    if engine in NAMED:
         assert tree_of(fused).paths == 3
 
 
@@ -457,15 +481,33 @@ simple = st.lists(assignments, min_size=1, max_size=3).map(
 blocks = st.recursive(st.one_of(simple, simple, returns), _compound, max_leaves=8)
 
 
-@given(blocks, st.lists(st.integers(0, 5), min_size=5, max_size=9))
+programs = given(blocks, st.lists(st.integers(0, 5), min_size=5, max_size=9))
+
+
+@programs
 def test_random_programs(engine, lines, seeds):
+    check_program(lines, seeds, 1500)
+
+
+@programs
+def test_random_programs_of_large_arrays(engine, lines, seeds):
+    check_program(lines, seeds, 9000)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@programs
+def test_random_programs_on_a_fake_gpu(small_gpu, lines, seeds):
+    check_program(lines, seeds, 500)
+
+
+def check_program(lines, seeds, size):
     scope = {"np": np}
     text = "\n".join(["def body(a, b):", *_indented(["c = a + b", *lines, "return a, b, c, c.max()"])])
     exec(text, scope)
     body = scope["body"]
     fused = pk.fuse(body)
     for seed in seeds:
-        a, b = (numbers(1500, each) % 13 for each in (seed, seed + 6))
+        a, b = (numbers(size, each) % 13 for each in (seed, seed + 6))
         others = a.copy(), b.copy()
         assert_same(fused(a, b), body(*others))
         assert_same((a, b), others)

@@ -18,8 +18,8 @@ from pycudakit._native import abi, driver_jit, loader
 _HIDDEN = 0xA5
 # The entries that look up device-resident buffers.
 _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
-lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique
-weighted_histogram"""
+lookup argsort matmul put random reduce reduce_several resize run_requests scan searchsorted select sort take
+unique weighted_histogram"""
 _RESIDENCY_AWARE = frozenset(_NAMES.split())
 _OPERANDS = {
     "pk_evaluate": (2, 3),

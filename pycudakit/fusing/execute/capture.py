@@ -245,7 +245,7 @@ class Capture:
         # A loop over single elements: NumPy computes them faster than segments are run.
         is_slow = self._may_be_late and self._is_small and segments >= _MANY_SEGMENTS
         is_slow = is_slow and self._request_count < _FEW_REQUESTS * segments
-        if self.engine != "cpu" or memory is None or not is_written or segments >= _MAX_SEGMENTS or is_slow:
+        if memory is None or not is_written or segments >= _MAX_SEGMENTS or is_slow:
             self.mark_not_replayable()
             return
         memory.mark_used_in(len(self.segments) - 1)

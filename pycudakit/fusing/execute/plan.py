@@ -22,6 +22,7 @@ from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.memory.background_jit import compile_requested
+from pycudakit.fusing.memory.residency import INPUT, TEMPORARY, ResidencyScope
 
 ALIGNMENT = 64  # bytes
 ARENA, CONSTANTS, NUMBERS = -1, -2, -3  # buffers of a run; from 0 up come the arguments, then the new arrays
@@ -147,6 +148,37 @@ class Plan(NamedTuple):
 _keys = itertools.count(1)
 
 
+class DeviceCopies:
+    """The arrays of one call that a GPU keeps from segment to segment, in a residency scope of the call."""
+
+    def __init__(self) -> None:
+        self.scope = ResidencyScope()
+        self._arrays: dict[int, Any] = {}  # by their lowest address; kept alive, so that no other gets it
+        self._arguments: list[int] = []
+
+    def add(self, address: int, size: int, intent: int, array: Any) -> None:
+        """Keep the copy of an array on the device, if it is not small and there is room."""
+        if address not in self._arrays and size and self.scope.make_resident(address, size, intent):
+            self._arrays[address] = array
+            if intent == INPUT:
+                self._arguments.append(address)
+
+    def drop(self, address: int) -> None:
+        """Forget an array that no segment reads any more."""
+        if self._arrays.pop(address, None) is not None:
+            self.scope.drop(address)
+
+    def sync_to_host(self, address: int) -> None:
+        """Download an array, if only the device has its values."""
+        if address in self._arrays:
+            self.scope.sync_to_host(address)
+
+    def sync_arguments(self) -> None:
+        """Download the arguments that were written to."""
+        for address in self._arguments:
+            self.scope.sync_to_host(address)
+
+
 class PlanRun(NativeCall):
     """A plan with an arena and bound tables, prepared for `pk_run_requests`; it serves one call at a time."""
 
@@ -159,6 +191,7 @@ class PlanRun(NativeCall):
         self._own = {buffer: _aligned(size) for buffer, size in sizes.items()}
         self._own[CONSTANTS][...] = np.frombuffer(plan.constants, np.uint8)
         self._begins = [extent.begin for extent in plan.arguments] + [0] * len(plan.new)
+        self._sizes = [each.size for each in plan.arguments] + [new.size() for new in plan.new]
         self._buffers = self._new_buffers()
         # The table as words, since a write to an array of NumPy takes as long as a short request.
         words, table = abi.BUFFER.itemsize // 8, cast(Any, self._buffers)
@@ -172,6 +205,9 @@ class PlanRun(NativeCall):
         own = self._own[NUMBERS]
         self._finite = [_Numbers(own, *each) for each in plan.finite]
         self._condition = None if plan.condition is None else _Numbers(own, *plan.condition)
+        read = {place.buffer for place, _, _ in plan.finite} | _buffers_in(plan.result)
+        read |= _buffers_in(plan.condition)
+        self._read = sorted(buffer for buffer in read if buffer >= 0)  # the arrays that the host reads
         self._runs = 0
         self._tables: list[Array] = []  # which the requests point to
         bindings: list[tuple[int, int, int]] = []
@@ -226,24 +262,31 @@ class PlanRun(NativeCall):
         addresses: Sequence[int],
         reason: str,
         allocate: Callable[[NewArray], Array] = NewArray.allocate,
+        copies: DeviceCopies | None = None,
     ) -> list[Array] | None:
         """Run the requests; return the arguments and the new arrays.
 
         None means that the call must be traced, since a request failed, or an operation may have to warn.
+        With `copies`, arrays stay on the device that the host does not read.
         """
         plan = self._plan
         new = [allocate(each) for each in plan.new]
         buffers = [*arguments, *new]
-        if not plan.order:
+        if not plan.order and copies is None:
             return buffers
         given = [*addresses, *map(address_of, new)]
-        for word, address, begin in zip(self._address_words, given, self._begins, strict=True):
-            self._words[word] = address + begin
+        lowest = [address + begin for address, begin in zip(given, self._begins, strict=True)]
+        for word, address in zip(self._address_words, lowest, strict=True):
+            self._words[word] = address
         if reason != self._reason:
             self._choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
             self._reason = reason
         try:
-            flags = self.run_on_cpu(self._choice) if plan.engine == "cpu" else self._run_on_cuda(self._choice)
+            if copies is None:
+                run = self.run_on_cpu if plan.engine == "cpu" else self._run_on_cuda
+                flags = run(self._choice)
+            else:
+                flags = self._run_with_copies(copies, buffers, lowest)
         except errors.InternalError:
             raise
         except errors.Error:  # the traced call raises it, or falls back
@@ -267,6 +310,23 @@ class PlanRun(NativeCall):
             self._runs & (self._runs - 1) == 0
         ):  # 1, 2, 4, 8, ...: most kernels are requested by the first runs
             compile_requested(loader.library("cuda"))
+        return flags
+
+    def _run_with_copies(
+        self, copies: DeviceCopies, arrays: Sequence[Array], addresses: Sequence[int]
+    ) -> int:
+        """Run on a GPU, and download the arrays that the host reads."""
+        sizes, count = self._sizes, len(self._plan.arguments)
+        for index, address in enumerate(addresses):
+            copies.add(address, sizes[index], INPUT if index < count else TEMPORARY, arrays[index])
+        for buffer, intent in ((ARENA, TEMPORARY), (CONSTANTS, INPUT)):
+            own = self._own[buffer]
+            copies.add(address_of(own), own.size, intent, own)
+        flags = self._run_on_cuda(self._choice) if self._plan.order else 0
+        for index in self._read:
+            copies.sync_to_host(addresses[index])
+        if self._plan.condition is None:
+            copies.sync_arguments()
         return flags
 
     def _is_finite(self, buffers: Sequence[Array]) -> bool:
@@ -313,6 +373,17 @@ class _Numbers:
     def _view(self, memory: Any) -> Array:
         view: Array = np.ndarray(self.count, self._dtype, memory, self._place.offset)
         return view
+
+
+def _buffers_in(result: Any) -> set[int]:
+    """Return the arrays in the description of a result, by their index."""
+    if isinstance(result, int):
+        return {result}
+    if isinstance(result, ArrayView):
+        return {result.buffer}
+    if isinstance(result, Number):
+        return {result.place.buffer}
+    return set().union(*map(_buffers_in, result.parts)) if isinstance(result, Sequenced) else set()
 
 
 def _ignores_errors(flags: int) -> bool:

@@ -14,11 +14,13 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from pycudakit import errors
 from pycudakit._native import allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
+from pycudakit._runtime import context
 from pycudakit._runtime.native_call import Pool
-from pycudakit.fusing.execute.plan import NewArray, Plan, PlanRun
+from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.graph_breaks import Break
 
 _MAX_IDLE = 2  # runs of one plan
@@ -176,13 +178,16 @@ class PlanTree:
         except IndexError:  # another thread was faster
             return new.allocate()
 
-    def _recycle(self, array: Array) -> None:
-        """Keep an array that no segment reads any more."""
-        if array.nbytes < _MAX_FREE_BYTES:
-            new = NewArray(array.shape, array.dtype, "C" if array.flags.c_contiguous else "F")
-            free = self._free.setdefault(new, [])
-            if len(free) < _MAX_FREE:
-                free.append(array)
+    def _recycle(self, array: Array) -> bool:
+        """Keep an array that no segment reads any more, unless it is large or enough are kept."""
+        if array.nbytes >= _MAX_FREE_BYTES:
+            return False
+        new = NewArray(array.shape, array.dtype, "C" if array.flags.c_contiguous else "F")
+        free = self._free.setdefault(new, [])
+        if len(free) >= _MAX_FREE:
+            return False
+        free.append(array)
+        return True
 
     def replay(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
         """Run the segments and return the call's result; NotImplemented if the call must be traced.
@@ -191,6 +196,24 @@ class PlanTree:
         arguments are then as they were.
         """
         self.has_missed = False
+        if self.root.lowered.plan.engine == "cpu" or not self.has_branches:
+            return self._replay(arguments, addresses, reason)
+        copies = DeviceCopies()
+        run = functools.partial(self._replay, arguments, addresses, reason, copies)
+        try:
+            return copies.scope.run("cuda", run, context.current_devices())
+        except errors.InternalError:
+            raise
+        except errors.Error:  # the traced call raises it, or falls back
+            return NotImplemented
+
+    def _replay(
+        self,
+        arguments: Sequence[Array],
+        addresses: Sequence[int],
+        reason: str,
+        copies: DeviceCopies | None = None,
+    ) -> Any:
         saved: dict[int, Array] = {}
         live: dict[int, Array] = {}
         node: TreeNode | None = self.root
@@ -208,6 +231,7 @@ class PlanTree:
                     [*addresses, *map(address_of, earlier)],
                     reason,
                     NewArray.allocate if plan.condition is None else self._allocate,
+                    copies,
                 )
                 if buffers is None:
                     node.runs.give_back(run)
@@ -223,7 +247,9 @@ class PlanTree:
                 node = node.following.get(outcome)
                 if node is not None:
                     for serial in live.keys() - node.needs:
-                        self._recycle(live.pop(serial))
+                        array = live.pop(serial)
+                        if not self._recycle(array) and copies is not None:
+                            copies.drop(address_of(array))
             self.has_missed = True
             return NotImplemented
         finally:

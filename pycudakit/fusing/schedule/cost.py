@@ -91,28 +91,33 @@ class Costs:
             return "numpy"
         return "cuda" if self.cuda < GPU_MARGIN * self.cpu else "cpu"
 
-    def candidates(self, may_replay: bool) -> list[str]:
-        """Return the engines that may be fastest, so that calls are to be measured."""
+    def estimates(self, may_replay: bool) -> dict[str, float]:
+        """Return the estimated time of a later call on each engine."""
         cpu, cuda = self.cpu, self.cuda
         if may_replay:
             cpu = min(cpu, self.replayed)
             cuda -= self.passes * (CUDA_CALL - _REPLAYED_CUDA_KERNEL)
-        seconds = {"cpu": cpu, "cuda": cuda, "numpy": self.numpy}
-        least = min(seconds, key=lambda name: seconds[name])
+        return {"cpu": cpu, "cuda": cuda, "numpy": self.numpy}
 
-        def may_be_fastest(engine: str) -> bool:
-            involves_numpy = "numpy" in (engine, least)
-            ratio = _CONCLUSIVE_RATIO if involves_numpy else _CONCLUSIVE_RATIO_OF_ENGINES
-            return seconds[engine] < ratio * seconds[least] or engine == least
 
-        return list(filter(may_be_fastest, seconds))
+def candidates(estimates: Mapping[str, float]) -> list[str]:
+    """Return the engines that may be fastest by these estimates, so that calls are to be measured."""
+    least = min(estimates, key=lambda name: estimates[name])
+
+    def may_be_fastest(engine: str) -> bool:
+        involves_numpy = "numpy" in (engine, least)
+        ratio = _CONCLUSIVE_RATIO if involves_numpy else _CONCLUSIVE_RATIO_OF_ENGINES
+        return estimates[engine] < ratio * estimates[least] or engine == least
+
+    return list(filter(may_be_fastest, estimates))
 
 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
     The calls run on each engine in turn, so that all find warm memory in the end. Only calls with the scalar
-    arguments of the first one are timed, because a scalar may be a number of steps.
+    arguments of the first one are timed, because a scalar may be a number of steps. If all of these engines
+    take longer than another one's estimate, that one is measured, too.
 
     Parameters
     ----------
@@ -122,6 +127,8 @@ class Autotuner:
         The engines, of "cpu", "cuda" and "numpy".
     numpy_seconds
         The time of a call in NumPy, if it is known.
+    estimates
+        The estimated times, by engine.
     """
 
     def __init__(
@@ -129,8 +136,9 @@ class Autotuner:
         numbers: Mapping[int | str, Any],
         engines: Iterable[str] = ("cpu", "numpy"),
         numpy_seconds: float | None = None,
+        estimates: Mapping[str, float] | None = None,
     ) -> None:
-        self._numbers = numbers
+        self._numbers, self._estimates = numbers, estimates or {}
         # Seconds that capturing a call may take.
         self.patience = MAX_PATIENCE
         if numpy_seconds is not None:
@@ -147,7 +155,14 @@ class Autotuner:
         self._seconds[engine].append(seconds)
         if self._next() is not None:
             return None
-        return min(self._seconds, key=self._least)
+        best = min(self._seconds, key=self._least)
+        others: dict[str, list[float]] = {
+            name: [] for name, estimate in self._estimates.items() if estimate < self._least(best)
+        }
+        if others.keys() <= self._seconds.keys():
+            return best
+        self._seconds = others | self._seconds
+        return None
 
     def _next(self) -> str | None:
         """Return the engine that has been measured least; None if all have been measured enough."""

@@ -205,6 +205,8 @@ class Scheduler:
         if tracer.node.array is None:
             self._store_reduced(tracer.node)
         array = self.materialize(tracer)
+        if tracer.node.buffer is not None:
+            tracer.node.buffer.sync_to_host()
         graph_break = break_at_caller(operation)
         self.breaks.append(graph_break)
         capture.add_branch(array, graph_break)

@@ -1,5 +1,6 @@
 // The histogram entries on the CUDA engine: pk_extent, pk_histogram, pk_histogram_of_extent,
-// pk_weighted_histogram and pk_digitize. If device memory is short, the host's loops compute them.
+// pk_weighted_histogram and pk_digitize. The host's loops compute pk_extent, weighted histograms unless all
+// elements and weights are on the device, and the others if device memory is short.
 #include "common/histogram.h"
 
 #include "cuda/histogram/weighted.cuh"

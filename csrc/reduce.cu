@@ -1,6 +1,6 @@
-// pk_reduce and pk_reduce_several on the CUDA engine. Kernels reduce each block of rows to a partial;
-// partials are combined in a fixed tree and finalized, on the device or, for values that come from the host,
-// by the host (Partials).
+// pk_reduce and pk_reduce_several on the CUDA engine. Kernels reduce each block of rows to a partial. The
+// partials are combined in a fixed tree and finalized: on the device if the values are there, else by the
+// host (class Partials).
 #include "common/reduce.h"
 
 #include <algorithm>
@@ -38,10 +38,10 @@ class ReduceAlgorithm : public Interpreter {
             is_plain_ = is_plain_ && operand >= 0 && has_dense(operand);
         }
         if (is_plain_) scratch_bytes = 0;
-        // Only rows of at least a block are read in whole cache lines.
+        // Only slabs of one column and at least a block are read in whole cache lines.
         single_pass_coalesced = single_pass_coalesced && slabs.inner == 1 && slabs.length >= Slabs::BLOCK;
-        // A zero-copy kernel has no scratch; and no result may be written while another chunk reads its
-        // memory.
+        // Calls that are zero-copy as a whole (single_pass_coalesced) have no scratch; and no result may be
+        // written while another chunk reads its memory.
         finalizes_chunks_ = slabs.blocks() == 1 && !single_pass_coalesced && !overlaps;
         partials_at_ = scratch_bytes;
         if (finalizes_chunks_) scratch_bytes += ceil_div(partials.bytes_per_unit(), unit_elements);
@@ -158,7 +158,7 @@ bool reduces_dense_operands(const Reduction &reduction, const Layout &layout) {
     return true;
 }
 
-// Return true if the pipeline can finalize each chunk's results: they have one block each, and no kernel is
+// Return true if the pipeline can finalize the results of each chunk: slabs have one block, and no kernel is
 // zero-copy.
 bool has_short_rows(const std::vector<Region> &regions) {
     return std::all_of(regions.begin(), regions.end(), [](const Region &region) {

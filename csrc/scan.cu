@@ -19,8 +19,8 @@ static int device_of(const Request &request) {
 
 namespace {
 
-// Many columns may be device-resident only if the scratch of one work unit takes at most one in BUDGET_SHARE
-// parts of the device's memory budget.
+// Operands of many columns are used where they are resident only if the scratch of a work unit takes at most
+// 1 / BUDGET_SHARE of the device's memory budget.
 constexpr int64_t BUDGET_SHARE = 4;
 
 // Return the scratch bytes of an element for the states of segments and blocks; 0 if none are stored.

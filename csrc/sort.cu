@@ -75,6 +75,8 @@ bool sort_in_core(const Request &request, Call &call, const ExecutionContext &co
     return true;
 }
 
+// Sort in core if possible, else by on_host(): the out-of-core sort, which streams values in host memory
+// through the GPU.
 template <class Request, void (*on_host)(const Request &, Call &)>
 void run(const Request &request, int device, Call &call) {
     const plan::MemoryRange in = values_of(request), out = results_of(request);
@@ -89,7 +91,7 @@ void run(const Request &request, int device, Call &call) {
     operands.commit();
 }
 
-// Sort arrays in host memory, or those of operands.
+// Launch the entries of a dtype, whose arrays are in host memory, and those that take operands.
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Request &request, Call &call) {
     run<Request, on_host>(request, -1, call);

@@ -54,10 +54,10 @@ class BlockProgram {
     ValueLocation new_register() { return {ValueLocation::in_register, register_count++}; }
     bool may_write_directly(int32_t operand, const BlockStep &producer) const;
 
-    std::vector<ValueLocation>
-        // of each register of the program, at the step that is being added
-        location_of_;
-    std::vector<int32_t> registers_;  // the machine register of each register of the program
+    // Of each register of the program: where its value is at the step that is being added, and its machine
+    // register.
+    std::vector<ValueLocation> location_of_;
+    std::vector<int32_t> registers_;
 };
 
 // The registers of one thread.
@@ -79,8 +79,8 @@ class Machine {
     std::unique_ptr<char[]> memory_;
     char *registers_;
     int64_t register_bytes_;
-    std::vector<char *>
-        bases_;  // of each operand: the address of element 0, or its extrapolation from the current row
+    // Of each operand: the address of element 0, or its extrapolation from the current row.
+    std::vector<char *> bases_;
     int64_t row_ = INT64_MIN;          // the first element of the current row
     std::vector<uint8_t> exceptions_;  // of each instruction
 };

@@ -131,9 +131,9 @@ class RegionReducer {
 
     // Reduces units; returns their number of elements.
     int64_t run(int64_t first, int64_t units) {
-        for (int64_t i = 0; i < units; ++i) fold(first + i, i);
-        for (ThreadReduction &fold : reductions_)
-            fold.partials.store(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
+        for (int64_t i = 0; i < units; ++i) reduce_unit(first + i, i);
+        for (ThreadReduction &each : reductions_)
+            each.partials.store(first, units, reinterpret_cast<const char *>(each.partial_words.data()));
         const int64_t count = slabs_.start(first + units) - slabs_.start(first);
         if (!machine_) call_.advance(count);
         return count;
@@ -155,7 +155,8 @@ class RegionReducer {
         return together ? std::min(slabs_.slabs_per_unit(), MAX_SLABS_PER_LOOP) : slabs_.inner;
     }
 
-    void fold(int64_t index, int64_t place) {
+    // Reduces a unit by all reductions. Its partials come at `place` in the buffer of each.
+    void reduce_unit(int64_t index, int64_t place) {
         const Slabs::WorkUnit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
         if (machine_) compute(*machine_, start, slabs_.start(index + 1) - start);
@@ -168,16 +169,16 @@ class RegionReducer {
                 block.width = std::min(unit.slabs - slab, most);
                 block.column = slabs_.length;
             }
-            for (ThreadReduction &fold : reductions_) {
-                double *const partials = fold.partial_words.data() + place * fold.words_per_unit();
-                block.best_so_far = fold.best_slab == unit.slab ? &fold.best_so_far : nullptr;
-                fold.loop(block, lanes_.get(),
-                          partials + slab * slabs_.inner * fold.reduction.partial_ops.words);
+            for (ThreadReduction &each : reductions_) {
+                double *const partials = each.partial_words.data() + place * each.words_per_unit();
+                block.best_so_far = each.best_slab == unit.slab ? &each.best_so_far : nullptr;
+                each.loop(block, lanes_.get(),
+                          partials + slab * slabs_.inner * each.reduction.partial_ops.words);
             }
         }
         if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
-        for (ThreadReduction &fold : reductions_)
-            fold.update_best(unit.slab, fold.partial_words.data() + place * fold.words_per_unit());
+        for (ThreadReduction &each : reductions_)
+            each.update_best(unit.slab, each.partial_words.data() + place * each.words_per_unit());
     }
 
     // Runs the program, which fills the buffers with the values of some elements.

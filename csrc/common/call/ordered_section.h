@@ -29,7 +29,8 @@ class OrderedSection {
     OrderedSection(const OrderedSection &) = delete;
     OrderedSection &operator=(const OrderedSection &) = delete;
 
-    // Runs work() once the sections of all iterations before these have run. Throws Aborted after abort().
+    // Runs work() once the sections of all iterations before these have run. Throws Aborted if abort() keeps
+    // one of these from running.
     template <class Work>
     void run(pk_range iterations, Call &call, Work &&work) {
         wait_until(iterations.start, call);
@@ -63,10 +64,11 @@ class OrderedSection {
     // Returns true if the section of this iteration has run.
     bool has_run(int64_t iteration) const { return next_ > iteration; }
 
-    // Waits until the section of this iteration has run. Throws Aborted after abort().
+    // Waits until the section of this iteration has run. Throws Aborted if abort() keeps it from running.
     void wait_for(int64_t iteration, Call &call) { wait_until(iteration + 1, call); }
 
-    // Lets no further section run, and returns once no enqueued one is running.
+    // Wakes the threads that wait for their turn, lets no further enqueued section run, and returns once none
+    // is running.
     void abort() {
         std::unique_lock<std::mutex> lock(mutex_);
         is_aborted_ = true;

@@ -188,7 +188,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
     const Table table_;
     const plan::Operands &operands_;
     char *const d_values_;
-    int64_t copies_ = 8;
+    int64_t copies_ = 8;  // of the table in a block's shared memory; 0: there is none
     bool counts_bytes_ = false;
     BroadcastBuffers broadcasts_;
     std::vector<Edges> edges_;

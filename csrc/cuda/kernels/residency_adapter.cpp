@@ -88,12 +88,12 @@ class ResidentBuffers {
             for (size_t i = 0; i < may_be_resident.size(); ++i) {
                 if (!is_written_on_host(i)) continue;
                 const char *const low = host_address(buffers_[i]);
-                for (const plan::ResidentBuffer *range :
+                for (const plan::ResidentBuffer *resident :
                      plan::ResidencyScope::overlapping(low, low + buffers_[i].bytes)) {
                     for (size_t j = 0; j < may_be_resident.size(); ++j) {
                         const char *const other = host_address(buffers_[j]);
                         const bool is_overlapped =
-                            other < range->end() && other + buffers_[j].bytes > range->host;
+                            other < resident->end() && other + buffers_[j].bytes > resident->host;
                         if (!may_be_resident[j] || !is_written(buffers_[j]) || !is_overlapped) continue;
                         may_be_resident[j] = false;
                         has_changed = true;

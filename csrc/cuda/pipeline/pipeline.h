@@ -33,8 +33,8 @@ struct StreamedOperand {
 };
 
 // A chunk: a range of units (elements, or groups of elements that must not be split, such as rows), with
-// device memory for its operands. Pinned and device memory of a chunk have
-// the same layout; the host's ends after the staged loads:
+// device memory for its operands. Pinned and device memory of a chunk have the same layout; the pinned memory
+// ends after the staged loads:
 //   status words | results | staged stores | staged loads | pinned stores | pinned loads | scratch
 // An operand of n elements takes round_up(n) * item bytes.
 struct Chunk {
@@ -56,8 +56,8 @@ struct Chunk {
 };
 
 // The device algorithm of a family of functions, run chunk by chunk: its streamed operands, its launches, and
-// the callbacks that take its results. Where its operands are is not its business: execute() gives it chunks
-// with the same contents if they are staged and if they are device-resident.
+// the callbacks that take its results. It need not know where its operands are: execute() gives it the same
+// chunks if they are staged and if they are device-resident.
 class DeviceAlgorithm {
    public:
     DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
@@ -70,7 +70,7 @@ class DeviceAlgorithm {
     virtual void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const {
         layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
     }
-    // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
+    // Enqueue the kernels of a chunk. With `in_order`, a thread may also enqueue chunks that others staged.
     virtual void enqueue(const Chunk &chunk) = 0;
 
     // Return the bytes of memory on each device that lasts from the first chunk to the last, and enqueue the
@@ -152,7 +152,7 @@ class DeviceAlgorithm {
     int64_t operations = 1;   // an element: a long call on the device is divided so that it can be stopped
     bool own_stream = false;  // each chunk has its slot's stream: chunks do not serialize on shared ones
     int64_t halo_bytes = 0;   // of a chunk
-    int64_t cache_line_granule = 1;  // of the loads: chunks are multiples of it
+    int64_t cache_line_granule = 1;  // of transposed loads: chunks that are multiples share no line
 
     bool counts_progress = true;  // its elements are reported as the call's progress
 

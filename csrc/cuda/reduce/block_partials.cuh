@@ -17,11 +17,13 @@ struct ReduceParams {
     Slabs slabs;
     int64_t first_unit, units, start;  // the chunk's work units, and its first element
     char *partials;
-    bool combines_blocks;  // a kernel that can may combine the partials of its blocks
+    bool combines_blocks;  // the kernel combines the partials of its blocks, if it can
 };
 
 namespace device {
 
+// A block of threads reduces COLUMNS columns. A lane is one of common/reduce_ops.h, which has every LANES-th
+// row of a column, and not a thread of a warp.
 constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
 
 template <class Word>

@@ -16,8 +16,9 @@ struct RegionPartials {
     Slabs slabs;
 };
 
-// Where the results of a region's columns go. All regions' results are dense, `columns` for each outer index;
-// Region::result gives a slab's first. The slabs that are finalized begin at `first_slab`.
+// Where the results of a region's columns go: to one dense array, which has the `columns` results of each
+// outer index, of all regions. Region::result() is the index of a slab's first result. The slabs that are
+// finalized begin at `first_slab`.
 struct Results {
     char *d_data;
     int type;

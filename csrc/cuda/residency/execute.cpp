@@ -29,7 +29,7 @@ int64_t units_of_slice(const DeviceAlgorithm &algorithm) {
 }
 
 // The memory of a run: status words | state | temporary storage. It lasts until the stream has passed the
-// run. Results of up to a slot's pinned memory follow the status words there.
+// run.
 class ResidentMemory {
    public:
     // `most` is the number of units that a chunk may have. `slot` is null for a call that does not wait.

@@ -29,31 +29,31 @@ bool is_dense(const Layout &layout, const View &view) {
 }
 
 // Return the resident buffer on the call's device that contains all of [low, high), or null.
-ResidentBuffer *range_containing(const char *low, const char *high, const std::vector<int> &devices) {
-    const std::vector<ResidentBuffer *> ranges = ResidencyScope::overlapping(low, high);
-    const bool is_contained = ranges.size() == 1 && ranges[0]->contains(low, high) && devices.size() == 1 &&
-                              ranges[0]->device == devices[0];
-    return is_contained ? ranges[0] : nullptr;
+ResidentBuffer *buffer_containing(const char *low, const char *high, const std::vector<int> &devices) {
+    const std::vector<ResidentBuffer *> buffers = ResidencyScope::overlapping(low, high);
+    const bool is_contained = buffers.size() == 1 && buffers[0]->contains(low, high) && devices.size() == 1 &&
+                              buffers[0]->device == devices[0];
+    return is_contained ? buffers[0] : nullptr;
 }
 
 // Return the resident buffer that contains all of an operand, or null. Kernels do not swap bytes and need
 // aligned elements: other operands are staged.
-ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
+ResidentBuffer *resident_buffer_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
     const Extent extent(layout, view);
-    ResidentBuffer *const range = range_containing(extent.low, extent.high, devices);
-    if (range == nullptr || view.swapped) return nullptr;
+    ResidentBuffer *const buffer = buffer_containing(extent.low, extent.high, devices);
+    if (buffer == nullptr || view.swapped) return nullptr;
     const bool is_aligned =
-        reinterpret_cast<uintptr_t>(range->device_address(view.base)) % uintptr_t(view.item) == 0 &&
+        reinterpret_cast<uintptr_t>(buffer->device_address(view.base)) % uintptr_t(view.item) == 0 &&
         std::all_of(view.strides.begin(), view.strides.end(), [&](int64_t s) { return s % view.item == 0; });
-    return is_aligned ? range : nullptr;
+    return is_aligned ? buffer : nullptr;
 }
 
 // Return the resident buffer that contains a memory range and is aligned to its item, or null.
-ResidentBuffer *resident_range_of(const MemoryRange &memory_range, const std::vector<int> &devices) {
-    ResidentBuffer *const range = range_containing(memory_range.low, memory_range.high, devices);
-    if (range == nullptr || !memory_range.may_be_resident) return nullptr;
-    const auto at = reinterpret_cast<uintptr_t>(range->device_address(memory_range.low));
-    return at % uintptr_t(memory_range.item) == 0 ? range : nullptr;
+ResidentBuffer *resident_buffer_of(const MemoryRange &memory_range, const std::vector<int> &devices) {
+    ResidentBuffer *const buffer = buffer_containing(memory_range.low, memory_range.high, devices);
+    if (buffer == nullptr || !memory_range.may_be_resident) return nullptr;
+    const auto at = reinterpret_cast<uintptr_t>(buffer->device_address(memory_range.low));
+    return at % uintptr_t(memory_range.item) == 0 ? buffer : nullptr;
 }
 
 bool contains(const std::vector<ResidentBuffer *> &group, const ResidentBuffer *buffer) {
@@ -78,7 +78,7 @@ std::vector<MemoryRange> on_host(std::vector<MemoryRange> memory_ranges) {
 bool all_resident(const std::vector<MemoryRange> &memory_ranges, const ExecutionContext &context) {
     return ResidencyScope::current() != nullptr &&
            std::all_of(memory_ranges.begin(), memory_ranges.end(), [&](auto &memory_range) {
-               return resident_range_of(memory_range, context.devices) != nullptr;
+               return resident_buffer_of(memory_range, context.devices) != nullptr;
            });
 }
 
@@ -86,9 +86,9 @@ void upload_loads(const Layout &layout, const Program &program, Call &call, cons
     if (ResidencyScope::current() == nullptr) return;
     for (const Step &step : program.steps) {
         if (step.op != PK_OP_LOAD) continue;
-        ResidentBuffer *const range =
-            resident_range_of(layout, layout.views[size_t(step.a)], context.devices);
-        if (range != nullptr && range->host_valid && !range->device_valid) range->sync_to_device(call);
+        ResidentBuffer *const buffer =
+            resident_buffer_of(layout, layout.views[size_t(step.a)], context.devices);
+        if (buffer != nullptr && buffer->host_valid && !buffer->device_valid) buffer->sync_to_device(call);
     }
 }
 
@@ -97,8 +97,8 @@ bool loads_are_on_device(const Layout &layout, const Program &program, const Exe
         if (step.op != PK_OP_LOAD) return true;
         const View &view = layout.views[size_t(step.a)];
         if (view.on_device || view.access == Access::constant || layout.size == 1) return true;
-        const ResidentBuffer *const range = resident_range_of(layout, view, context.devices);
-        return range != nullptr && range->device_valid;
+        const ResidentBuffer *const buffer = resident_buffer_of(layout, view, context.devices);
+        return buffer != nullptr && buffer->device_valid;
     });
 }
 
@@ -131,17 +131,17 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
         const View &view = views[i];
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
-        ResidentBuffer *const range = resident_range_of(layout, view, context.devices);
+        ResidentBuffer *const buffer = resident_buffer_of(layout, view, context.devices);
         // A constant's value is uploaded with the program.
-        if (range == nullptr || (view.access == Access::constant && range->host_valid)) {
+        if (buffer == nullptr || (view.access == Access::constant && buffer->host_valid)) {
             use_host(layout, view, stored);
             continue;
         }
-        const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == range->bytes;
-        const bool overwrites = !loaded[i] && (covers || !range->host_valid);
-        if (loaded[i]) range->sync_to_device_async(call);
-        if (!range->device_valid && !overwrites && !(loaded[i] && covers)) range->sync_to_device(call);
-        buffers[i] = range;
+        const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == buffer->bytes;
+        const bool overwrites = !loaded[i] && (covers || !buffer->host_valid);
+        if (loaded[i]) buffer->sync_to_device_async(call);
+        if (!buffer->device_valid && !overwrites && !(loaded[i] && covers)) buffer->sync_to_device(call);
+        buffers[i] = buffer;
     }
     for (size_t i = 0; i < views.size(); ++i) {
         if (buffers[i] == nullptr) continue;
@@ -175,27 +175,27 @@ Operands::Operands(std::vector<MemoryRange> memory_ranges, Call &call, const Exe
             if (memory_range.may_be_resident) operands_[i] = {const_cast<char *>(memory_range.low), true};
             continue;
         }
-        ResidentBuffer *const range = resident_range_of(memory_range, context.devices);
-        if (range == nullptr) {
+        ResidentBuffer *const buffer = resident_buffer_of(memory_range, context.devices);
+        if (buffer == nullptr) {
             use_host(memory_range.low, memory_range.high, memory_range.stored);
             continue;
         }
-        const bool covers = memory_range.high - memory_range.low == range->bytes;
-        const bool overwrites = memory_range.stored && (covers || !range->host_valid);
-        if (!memory_range.stored) range->sync_to_device_async(call);
+        const bool covers = memory_range.high - memory_range.low == buffer->bytes;
+        const bool overwrites = memory_range.stored && (covers || !buffer->host_valid);
+        if (!memory_range.stored) buffer->sync_to_device_async(call);
         const bool upload_first_use =
-            !memory_range.stored && memory_range.may_upload_by_chunk && covers && !range->device_valid;
+            !memory_range.stored && memory_range.may_upload_by_chunk && covers && !buffer->device_valid;
         if (upload_first_use) {
             operands_[i].upload_first_use = true;
-            uploading_.push_back(range);
-        } else if (range->host_valid && !range->device_valid && !overwrites) {
-            range->sync_to_device(call);
+            uploading_.push_back(buffer);
+        } else if (buffer->host_valid && !buffer->device_valid && !overwrites) {
+            buffer->sync_to_device(call);
         }
-        operands_[i].d_data = range->device_address(memory_range.low);
+        operands_[i].d_data = buffer->device_address(memory_range.low);
         operands_[i].contiguous = true;
         if (!memory_range.stored) continue;
-        operands_[i].copy_back = range->intent == PK_RESIDENT_OUTPUT;
-        written_.push_back(range);
+        operands_[i].copy_back = buffer->intent == PK_RESIDENT_OUTPUT;
+        written_.push_back(buffer);
     }
     launches_before_ = call.launches();
 }

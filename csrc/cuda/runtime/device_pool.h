@@ -34,8 +34,8 @@ constexpr int64_t MAX_TEMPORARY_BYTES = 64 << 20;
 // The alignment of device memory, in bytes: that of cudaMalloc.
 constexpr int64_t DEVICE_ALIGNMENT = 256;
 
-// The stream in which memory is used first, after its earlier use. If there is none, the memory is idle: any
-// stream may use it.
+// The stream that uses newly allocated memory first, which is ordered after the memory's earlier use. Without
+// one, the memory is idle, and any stream may use it.
 using StreamOrder = std::optional<cudaStream_t>;
 
 // The point in a stream after which a freed block may be reused.

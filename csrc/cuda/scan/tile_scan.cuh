@@ -40,7 +40,7 @@ struct Tile {
 // A segment of one of a tile's scan blocks. Some segments of a short block have no rows.
 struct TileSegment {
     ScanBlock scan_block;
-    int first, rows, segment;  // its first element in the tile
+    int first, rows, segment;  // its first element in the tile, its rows, its number in the scan block
 
     __device__ TileSegment(const ScanParams &params, const Tile &tile, int thread) {
         const int segments = int(params.segments_per_block), index = thread / segments;
@@ -178,7 +178,7 @@ __device__ unsigned run_segment(const ScanParams &params, const Tile &at, const 
     typename Op::State state = before;
     const bool is_first = in.scan_block.block == 0 && in.segment == 0;
     Term last = is_first ? identity_of<Op>() : Op::value(state);
-    unsigned largest = 0;  // magnitude of a result, its upper half
+    unsigned largest = 0;  // the upper half of a result's bits, without the sign: its exponent comes first
     for_segment(tile, in, [&](Term &place, Term term) {
         Op::step(state, term);
         const Term value = Op::value(state);
@@ -188,7 +188,7 @@ __device__ unsigned run_segment(const ScanParams &params, const Tile &at, const 
         largest = magnitude > largest ? magnitude : largest;
     });
     if constexpr (std::is_floating_point<Term>::value) {
-        // Results far from the largest number of their dtype have raised nothing.
+        // Results whose exponent is below the largest of their dtype have raised nothing.
         const unsigned bound = params.to_type == PK_FLOAT16 ? 15 : params.to_type == PK_FLOAT32 ? 127 : 1023;
         if (!params.reports || largest >> 21 < bound + 1023) return 0;
         // An exclusive scan does not store the value after the last row, and so reports nothing about it.

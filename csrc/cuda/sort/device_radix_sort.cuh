@@ -1,5 +1,5 @@
 // Radix sort on the device. Elements are device-resident; buckets of them are encoded as unsigned keys in the
-// elements' order, sorted by CUB one after the other in shared temporary storage, and decoded.
+// elements' order, sorted by CUB one after the other in the same temporary storage, and decoded.
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
@@ -65,7 +65,8 @@ struct SortSpec {
     bool distinct = false, splits_nan = false;  // unique, of one row; every NaN is distinct
 };
 
-// Sorts buckets of device-resident elements, in temporary storage that the caller binds.
+// Sorts buckets of device-resident elements, in temporary storage that the caller binds. `Order`, a
+// RuntimeKeyEncoding, encodes the keys.
 template <class Order>
 class DeviceSorter {
    public:

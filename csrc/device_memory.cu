@@ -1,6 +1,7 @@
 // Entry points of device memory that outlives a call.
 #include "common/device_memory.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "common/call/call.h"
@@ -20,6 +21,9 @@ namespace {
 
 // Ordinary host memory of so many bytes is copied through pinned memory by several threads.
 constexpr int64_t MIN_STAGED_BYTES = int64_t(1) << 20;
+// A synchronous copy of up to so many bytes to a device returns once CUDA has taken them from ordinary
+// memory.
+constexpr int64_t MAX_BUFFERED_BYTES = 64 << 10;
 
 // Throw if an end of a copy or a fill is beyond its allocation. Memory of other libraries is the driver's
 // to check.
@@ -40,11 +44,24 @@ cudaPitchedPtr pitched(const Extent &extent) {
                                size_t(extent.width), size_t(extent.height));
 }
 
+bool is_dense(const Copy &copy) { return copy.source.is_dense() && copy.destination.is_dense(); }
+
+bool is_over_link(const Copy &copy) { return copy.from_device != copy.to_device; }
+
+void *destination_of(const Copy &copy) { return reinterpret_cast<void *>(copy.destination.address); }
+const void *source_of(const Copy &copy) { return reinterpret_cast<const void *>(copy.source.address); }
+
+// Return true if a synchronous copy waits for all earlier work.
+bool waits(const Copy &copy) {
+    const bool is_upload = copy.to_device && is_over_link(copy);
+    return !copy.source.is_empty() &&
+           !(is_upload && is_dense(copy) && copy.source.bytes() <= MAX_BUFFERED_BYTES);
+}
+
 void enqueue(const Copy &copy, cudaStream_t stream) {
-    auto *const to = reinterpret_cast<void *>(copy.destination.address);
-    const auto *const from = reinterpret_cast<const void *>(copy.source.address);
-    if (copy.source.is_dense() && copy.destination.is_dense()) {
-        PK_CUDA(cudaMemcpyAsync(to, from, size_t(copy.source.bytes()), kind_of(copy), stream));
+    if (is_dense(copy)) {
+        PK_CUDA(cudaMemcpyAsync(destination_of(copy), source_of(copy), size_t(copy.source.bytes()),
+                                kind_of(copy), stream));
         return;
     }
     cudaMemcpy3DParms parameters{};
@@ -59,8 +76,7 @@ void enqueue(const Copy &copy, cudaStream_t stream) {
 // Return true if the copy is between a device and ordinary host memory, and worth several threads.
 bool is_staged(const Copy &copy) {
     const Extent &host = copy.to_device ? copy.source : copy.destination;
-    return copy.from_device != copy.to_device && copy.source.is_dense() && copy.destination.is_dense() &&
-           host.bytes() >= MIN_STAGED_BYTES &&
+    return is_over_link(copy) && is_dense(copy) && host.bytes() >= MIN_STAGED_BYTES &&
            !is_pinned(reinterpret_cast<const void *>(host.address), host.bytes());
 }
 
@@ -81,15 +97,20 @@ void copy_staged(const Copy &copy, int device, cudaStream_t stream) {
 }
 
 void copy_all(const std::vector<Copy> &copies, int device, cudaStream_t stream, bool is_synchronous) {
+    bool is_pending = false;
     for (const Copy &copy : copies) {
         if (copy.source.is_empty()) continue;
         if (is_staged(copy)) {
             copy_staged(copy, device, stream);
+        } else if (is_synchronous && stream == cudaStreamLegacy && is_dense(copy) && is_over_link(copy)) {
+            PK_CUDA(cudaMemcpy(destination_of(copy), source_of(copy), size_t(copy.source.bytes()),
+                               kind_of(copy)));  // faster than to enqueue and to wait
         } else {
             enqueue(copy, stream);
+            is_pending = true;
         }
     }
-    if (is_synchronous) PK_CUDA(cudaStreamSynchronize(stream));
+    if (is_synchronous && is_pending) PK_CUDA(cudaStreamSynchronize(stream));
 }
 
 // Fill by the driver: the runtime fills bytes only.
@@ -165,7 +186,8 @@ extern "C" int32_t pk_device_memory_copy(const pk_copy *copies, int64_t count, i
             if (copy.from_device) require_inside("a copy", copy.source);
         }
         const pk::CurrentDevice current{int(device)};
-        const bool waits_for_all = synchronous != 0 && stream <= 1;
+        const bool waits_for_all =
+            synchronous != 0 && stream <= 1 && std::any_of(checked.begin(), checked.end(), waits);
         pk::kernels::synchronizing(waits_for_all, [&] {
             copy_all(checked, int(device), pk::streams::cuda_stream(stream), synchronous != 0);
         });

@@ -226,7 +226,7 @@ class Fused(Generic[P, R]):
                 return answer
         if isinstance(best, float) and arrays and not self._strict and self.guards is not None:
             numbers = self._numbers_in(args, kwargs)
-            best = self._best[key] = _SmallCallTuner(numbers, numpy_seconds=best)
+            best = self._best[key] = Autotuner(numbers, numpy_seconds=best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
         if (best is None or type(best) is _CallsLeft) and size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
@@ -659,23 +659,7 @@ _MAX_ANALYSES = 8
 _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
 _TRIAL_SECONDS = 20e-3  # of all calls in NumPy: tracing and measuring take about as long
-_WARM_UPS, _SHORT_SECONDS = 8, 1e-3  # of replays that take less than this
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
-
-
-class _SmallCallTuner(Autotuner):
-    """An autotuner of calls with small arguments: the first short ones of an engine find cold caches."""
-
-    def __init__(self, numbers: dict[int | str, Any], numpy_seconds: float) -> None:
-        super().__init__(numbers, numpy_seconds=numpy_seconds)
-        self._warm_ups = {"cpu": _WARM_UPS, "numpy": 1}
-
-    def record_time(self, engine: str, seconds: float) -> str | None:
-        """Record a call's time, unless it is a warm-up."""
-        if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
-            self._warm_ups[engine] -= 1
-            return None
-        return super().record_time(engine, seconds)
 
 
 class _CallsLeft:

@@ -21,6 +21,7 @@ CALLS = 6  # after which `auto` has settled
 @pytest.fixture
 def measured(monkeypatch):
     """Have every estimate that does not favour NumPy measured, without a GPU."""
+    monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
     monkeypatch.setattr(cost, "_CONCLUSIVE_RATIO", 1e9)
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
@@ -123,13 +124,13 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
 
 
 def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
-    estimates = {"cpu": 2e-3, "cuda": 0.2e-3, "numpy": 1e-3}
+    estimates = {"cpu": 20e-3, "cuda": 2e-3, "numpy": 10e-3}
     assert cost.candidates(estimates) == ["cuda"]
-    times = {"cpu": 0.5e-3, "cuda": 1.5e-3, "numpy": 0.7e-3}
+    times = {"cpu": 5e-3, "numpy": 7e-3}
     for cuda_seconds, order in (
-        (0.9e-3, ["cuda"]),
-        (1.5e-3, ["cuda", "numpy"]),
-        (5e-3, ["cuda", "cpu", "numpy"]),
+        (9e-3, ["cuda"]),
+        (15e-3, ["cuda", "numpy"]),
+        (50e-3, ["cuda", "cpu", "numpy"]),
     ):
         autotuner = cost.Autotuner({}, ["cuda"], estimates=estimates)
         times["cuda"] = cuda_seconds
@@ -178,7 +179,7 @@ def test_engines_of_calls_used_lately_are_kept():
 def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments):
     monkeypatch.setattr(api, "_REPLAY_SECONDS", 0.0)
     monkeypatch.setattr(api, "_TRIAL_SECONDS", 1e-3)
-    monkeypatch.setattr(api, "_SHORT_SECONDS", 0.0)  # no warm-ups
+    monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
 
     @pk.fuse
     def body(x, number=2):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pycudakit._element_programs.program_cost import GPU_MARGIN
+from pycudakit._element_programs.program_cost import GPU_MARGIN, THREAD_WAKE_SECONDS
 from pycudakit._native import engine_status
-from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds
+from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds, threads
 
 # Seconds
 _NUMPY_CALL = 0.8e-6  # the overhead of a NumPy call
@@ -17,7 +17,7 @@ _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
 _REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
 _REPLAYED_CUDA_KERNEL = 8e-6  # the same on a GPU
-_NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # for functions that are not element programs
+_ELEMENT = 2e-9  # of functions that are not element programs, in NumPy and on one thread
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
@@ -25,6 +25,8 @@ _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls 
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
 _MEASURED_CALLS = 2  # measured calls of each engine
+# The first calls of an engine, which find cold caches and compile, and which are not timed if they are short.
+_WARM_UPS, _SHORT_SECONDS = {"cpu": 8, "cuda": 8, "numpy": 1}, 1e-3
 # NumPy is not measured again if it takes so many times as long as an engine (whose first call may compile).
 _HOPELESS_RATIO = 4
 # An engine is measured only if its estimate is below so many times the smallest one.
@@ -67,9 +69,12 @@ class Costs:
 
     def called(self, size: int, runs_in_numpy: bool = False) -> None:
         """Add a function that was called directly; `runs_in_numpy` also on the CPU engine."""
-        self.numpy += 5 * _NUMPY_CALL + size * (_OUR_ELEMENT if runs_in_numpy else _NUMPY_ELEMENT)
-        self.cpu += _KERNEL + size * _OUR_ELEMENT
-        self.replayed += _KERNEL + size * _OUR_ELEMENT
+        seconds = size * _ELEMENT
+        self.numpy += 5 * _NUMPY_CALL + seconds
+        if seconds > THREAD_WAKE_SECONDS and not runs_in_numpy:
+            seconds /= threads()
+        self.cpu += _KERNEL + seconds
+        self.replayed += _KERNEL + seconds
         self.passes += 1
 
     @property
@@ -115,7 +120,8 @@ def candidates(estimates: Mapping[str, float]) -> list[str]:
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    The calls run on each engine in turn, so that all find warm memory in the end. Only calls with the scalar
+    The calls run on each engine in turn, so that all find warm memory in the end. Short calls begin with some
+    that are not timed. Only calls with the scalar
     arguments of the first one are timed, because a scalar may be a number of steps. If all of these engines
     take longer than another one's estimate, that one is measured, too.
 
@@ -144,6 +150,7 @@ class Autotuner:
         if numpy_seconds is not None:
             self.patience = min(MAX_PATIENCE, max(_MIN_PATIENCE, _PATIENCE_RATIO * numpy_seconds))
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
+        self._warm_ups = dict(_WARM_UPS)
 
     def next_engine(self, numbers: Mapping[int | str, Any]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
@@ -152,6 +159,9 @@ class Autotuner:
 
     def record_time(self, engine: str, seconds: float) -> str | None:
         """Record a call's time; return the fastest engine once all are measured, else None."""
+        if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
+            self._warm_ups[engine] -= 1
+            return None
         self._seconds[engine].append(seconds)
         if self._next() is not None:
             return None

@@ -15,6 +15,7 @@ from pycudakit._native import engine_status, loader
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import (
+    CUDA_CALL,
     REASON_CPU_FASTER,
     REASON_NUMPY_FASTER_FOR_LAYOUT,
     REASON_NUMPY_FASTER_FOR_SIZE,
@@ -152,11 +153,17 @@ def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy is not None and cost.numpy <= cost.cpu:
         if not cost.numpy:
             return numpy_choice_for_size(function)
-        return EngineChoice(function, "numpy", numpys_estimates(cost))
-    engine, on_cuda = "cpu", None
-    if cuda_status and (not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)):
+        engine, seconds, may_use_gpu = "numpy", cost.numpy, cost.numpy > CUDA_CALL
+    else:
+        engine, seconds, may_use_gpu = "cpu", cost.cpu, True
+    must_use_gpu, on_cuda = engine == "cpu" and not has_cpu, None
+    if cuda_status and (
+        must_use_gpu or (may_use_gpu and may_pay_on_gpu(seconds, cost.up, cost.down, cost.gpu))
+    ):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
-        engine = "cuda" if on_cuda < cost.cpu or not has_cpu else "cpu"
+        if must_use_gpu or on_cuda < seconds:
+            engine = "cuda"
     cpu = cost.cpu if has_cpu else None
-    estimates = Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status)
-    return EngineChoice(function, engine, estimates, automatic=True)
+    by_size = engine == "numpy" and seconds < _SHORT
+    estimates = Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status, by_size=by_size)
+    return EngineChoice(function, engine, estimates, automatic=engine != "numpy")

@@ -68,6 +68,12 @@ def test_reasons_of_choices(pretend):
     slow = Cost(2.0, 0.4, 8 * M, 8 * M)
     reason = str(choose_engine("sort", [], slow).reason)
     assert re.fullmatch(r"auto: cuda 0\.\d+ ms, cpu 400 ms, numpy 2,000 ms", reason)
+    partition = Cost(60e-3, 80e-3, 80 * M, 80 * M, 4e-3)  # NumPy is faster than the CPU engine
+    choice = choose_engine("argpartition", [], partition)
+    assert re.fullmatch(r"auto: cuda [\d.]+ ms, numpy 60 ms, cpu 80 ms", str(choice.reason))
+    assert (choice.engine, choice.automatic) == ("cuda", True)
+    short = choose_engine("argpartition", [], Cost(1e-4, 2e-4, 1000, 1000))
+    assert str(short.reason) == "auto: numpy 0.1 ms, cpu 0.2 ms; cuda not estimated"
     pretend(16)
     made = program("exp", "f8", 4)
     reason = str(program_cost.choose("exp", made, 10 * M, 80 * M).reason)

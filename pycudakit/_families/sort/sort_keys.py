@@ -17,6 +17,7 @@ from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import (
     CALL,
+    CUDA_CALL,
     MEASURED_ELEMENTS,
     SHARED_WORK,
     measure_numpy,
@@ -30,8 +31,8 @@ SORTS, ARGSORTS = 3.5, 6.0
 _NUMPY_SORTS, _NUMPY_ARGSORTS = 0.65, 2.5
 # More threads do not sort faster: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
-# Nanoseconds per element: NumPy's partition, our selection of a few, and one search step.
-NUMPY_PARTITIONS, SELECTS, SEARCHES = 6.0, 1.5, 2.0
+# Nanoseconds per element: NumPy's partition and argpartition, our selection of a few, and one search step.
+NUMPY_PARTITIONS, NUMPY_ARGPARTITIONS, SELECTS, SEARCHES = 7.0, 11.0, 1.5, 2.0
 # The same of NumPy's hashing in `unique`: of few distinct numbers, of one byte each, and of distinct numbers.
 _HASHES_FEW, _HASHES_BYTES, _HASHES_DISTINCT = 12.0, 4.0, 60.0
 _HASHES = np.lib.NumpyVersion(np.__version__) >= "2.3.0"  # older ones sort
@@ -183,8 +184,8 @@ def plan_partition(name: str, array: Array | None, down: int | None = None) -> E
     """Choose the engine of a partition, for which NumPy does not sort."""
     if array is None:
         return choose_engine(name, [None], NO_COST)
-    ours = SORTS if down is None else ARGSORTS
-    cost = cost_of(array, NUMPY_PARTITIONS, ours * array.itemsize, down or array.itemsize)
+    numpys, ours = (NUMPY_PARTITIONS, SORTS) if down is None else (NUMPY_ARGPARTITIONS, ARGSORTS)
+    cost = cost_of(array, numpys, ours * array.itemsize, down or array.itemsize)
     return choose_engine(name, [array], cost)
 
 
@@ -292,7 +293,8 @@ class NumpyFirst:
 
     def _numpy_is_fastest(self, array: Array) -> bool:
         cost = self._cost(array)
-        return cost.numpy is not None and cost.numpy <= cost.cpu
+        least = CUDA_CALL if engine_status.status("cuda") else math.inf  # a GPU may be faster than both
+        return cost.numpy is not None and cost.numpy <= min(cost.cpu, least)
 
 
 SMALL_SORT, SMALL_ARGSORT, SMALL_UNIQUE = NumpyFirst("sort"), NumpyFirst("argsort"), NumpyFirst("unique")

@@ -152,7 +152,7 @@ def _replaced(
     return new_args, new_kwargs
 
 
-def _read_many(parts: Any, read: Callable[[Any], Any]) -> list[Any]:
+def _read_many(parts: Any, read: Callable[[Any], Any]) -> tuple[Any, ...]:
     """Return the parts as arrays; Python numbers stay, since they are weakly typed (NEP 50)."""
     both = [(part, read(part)) for part in parts]
-    return [part if type(part) in (int, float) else array for part, array in both]
+    return tuple([part if type(part) in (int, float) else array for part, array in both])

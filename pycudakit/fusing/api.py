@@ -32,6 +32,7 @@ from pycudakit._runtime.cost_model import (
     REASON_CPU_FASTER,
     REASON_CUDA_FASTER,
     REASON_NUMPY_FASTER_FOR_SIZE,
+    REASON_NUMPY_MEASURED,
 )
 from pycudakit._runtime.interrupts import ended_a_call
 from pycudakit._runtime.lru_cache import LRUCache
@@ -275,7 +276,7 @@ class Fused(Generic[P, R]):
         """Run and time the call; store the fastest engine once enough calls were measured."""
         began, plans = time.perf_counter(), self._plans.captured
         if engine == "numpy":
-            result = self._run_by_numpy(args, kwargs)
+            result = self._run_by_numpy(args, kwargs, REASON_NUMPY_MEASURED)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs)
         elif (answer := self._run_replayed(args, kwargs, autotuner)) is not NotImplemented:

@@ -106,7 +106,7 @@ def compile(
             return text
 
         declared = signatures.parse(*(source, _FILE, words), find_included)
-        kernels = declared.plain
+        kernels = (*declared.plain, *declared.instantiated)
         target_arch = (arch or code or cache.arch(current_device())) if engine == "cuda" else ""
         whole = Source(source, _FILE, words, folders, bool(no_extern_c), debug, target_arch, kernels)
         loaded = cache.get(whole, engine, cache_dir)

@@ -45,12 +45,12 @@ _EXPRESSIONS = {
     "logical_or": "C(a) != C(0) || C(b) != C(0)",
     "logical_not": "C(a) == C(0)",
 }
-# The reductions that take complex numbers.
-_KERNELS = {"sum": get_sum_kernel, "any": get_any_kernel, "all": get_all_kernel}
 _EXPRESSIONS |= {
     name: f"{name}(a)"
     for name in ("exp", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt")
 }
+# The reductions that take complex numbers.
+_KERNELS = {"sum": get_sum_kernel, "any": get_any_kernel, "all": get_all_kernel}
 
 
 class _Current(threading.local):
@@ -241,10 +241,10 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 
 # ---- Kernels ------------------------------------------------------------------------------------------
 
-# On a GPU, pycudakit's functions take longer to enqueue than kernels of these functions, which have the same
-# bits. Kernels are compiled, so that the first calls take pycudakit's functions.
+# On a GPU, a compiled kernel of these functions is enqueued sooner than pycudakit's function, with the same
+# bits. Compiling takes longer than many calls, so that only functions in frequent use get a kernel.
 _ARITHMETIC = frozenset({"add", "subtract", "multiply", "true_divide"})
-_LARGEST = {np.dtype(np.float32): 2.0**127, np.dtype(np.float64): 2.0**1023}  # numbers of the dtypes
+_LARGEST = {np.dtype(np.float32): 2.0**127, np.dtype(np.float64): 2.0**1023}  # of numbers that are operands
 _MAX_LAUNCHED_SIZE = 1 << 20  # above it, pycudakit's functions are as fast
 _CALLS_BEFORE_COMPILATION = 8
 _calls: dict[tuple[Any, ...], int] = {}  # by function, dtype, and whether each operand is an array

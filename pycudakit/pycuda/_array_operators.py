@@ -39,7 +39,9 @@ class Operators:
         self, name: str, other: Any, out: Any = None, *, swap: bool = False, stream: Any = None
     ) -> Any:
         if not isinstance(other, _OPERANDS):
-            return NotImplemented
+            if not _is_number(other):
+                return NotImplemented
+            other = other[()]
         if out is None:
             out = self._result(other, common_dtype(self, other))
         first, second = (other, self) if swap else (self, other)
@@ -49,7 +51,9 @@ class Operators:
 
     def _compare(self, name: str, other: Any) -> Any:
         if not isinstance(other, _OPERANDS):
-            return NotImplemented
+            if not _is_number(other):
+                return NotImplemented
+            other = other[()]
         dtype = common_dtype(self, other) if isinstance(other, Operators) else self.dtype
         return _array_math.compute(name, self._result(other, dtype), self, other)
 
@@ -206,3 +210,8 @@ class Operators:
 
 
 _OPERANDS = (Operators, *_SCALARS)
+
+
+def _is_number(operand: Any) -> bool:
+    """Return whether an operand is an array of the host without axes, as `get` of a sum returns."""
+    return isinstance(operand, np.ndarray) and operand.ndim == 0 and operand.dtype.kind in "biufc"

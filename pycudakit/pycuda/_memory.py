@@ -79,11 +79,6 @@ class PointerHolderBase:
         """Return the address."""
         raise NotImplementedError("a class below PointerHolderBase defines get_pointer")
 
-    @property
-    def gpudata(self) -> int:
-        """The address."""
-        return int(self.get_pointer())
-
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Return a buffer over the memory."""
         return _buffer(int(self.get_pointer()), size, offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,6 +15,12 @@ from pycudakit.pycuda._device import current_device
 from pycudakit.pycuda._errors import LogicError, absent
 from pycudakit.pycuda._function import Function
 
+# The codes of types in the symbols of C++.
+_TYPES = (
+    "bool, char, signed char, unsigned char, short, unsigned short, int, unsigned int, long, unsigned long, "
+    "long long, unsigned long long, float, double, unsigned, size_t"
+)
+_TYPE_CODES = dict(zip(_TYPES.split(", "), "bcahstijlmxyfdjm", strict=True))
 _TEXTURES = "CUDA 12 has no texture and surface references: pass device memory to the kernel"
 
 
@@ -85,7 +92,7 @@ class Module:
         compiled = self._compiled
         symbols = {} if compiled is None else compiled.symbols
         names = {symbol: known for known, symbol in symbols.items()}
-        known = name if name in symbols else names.get(name) or _unmangled(name)
+        known = name if name in symbols else names.get(name) or _unmangled(name, symbols)
         signature = None if compiled is None else compiled.signatures.get(known)
         if compiled is not None and signature is None:
             listed = ", ".join(compiled.signatures) or "none"
@@ -126,10 +133,27 @@ class Module:
             self._owner.give_back("module_unload", self.handle)
 
 
-def _unmangled(name: str) -> str:
-    """Return the name of a function at file scope for its symbol in C++: f for _Z1fPi."""
-    match = re.match(r"_Z(\d+)", name)
-    return name if match is None else name[match.end() :][: int(match[1])]
+def _unmangled(symbol: str, names: Iterable[str]) -> str:
+    """Return the name of a kernel for its symbol in C++: f for _Z1fPi, f<int> for _Z1fIiEvPT_."""
+    for name in names:
+        if "<" in name and re.match(_instance_symbol(name), symbol) is not None:
+            return name
+    match = re.match(r"_Z(\d+)", symbol)
+    return symbol if match is None else symbol[match.end() :][: int(match[1])]
+
+
+def _instance_symbol(name: str) -> str:
+    """Return a pattern of the first part of an instance's symbol, by the C++ ABI of Itanium."""
+    base, _, arguments = name.partition("<")
+    codes = ""
+    for argument in arguments[:-1].split(", "):
+        if argument in ("true", "false"):
+            codes += f"Lb{int(argument == 'true')}E"
+        elif argument.isdigit():
+            codes += f"L[a-z]{argument}E"
+        else:
+            codes += _TYPE_CODES.get(argument) or f"{len(argument)}{re.escape(argument)}"
+    return f"_Z{len(base)}{base}I{codes}E"
 
 
 def _itemsize(parameter: Parameter) -> int:

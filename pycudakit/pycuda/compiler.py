@@ -106,7 +106,7 @@ def compile(
             return text
 
         declared = signatures.parse(*(source, _FILE, words), find_included)
-        kernels = declared.plain
+        kernels = (*declared.plain, *declared.instantiated)
         target_arch = (arch or code or cache.arch(current_device())) if engine == "cuda" else ""
         whole = Source(source, _FILE, words, folders, bool(no_extern_c), debug, target_arch, kernels)
         loaded = cache.get(whole, engine, cache_dir)
@@ -118,7 +118,9 @@ def compile(
     image = loaded.binary.data
     if engine == "cuda":
         compiled = CompiledSource(image)
-    else:  # programs that keep images in files load them later, and kernels need their declarations
+    else:
+        # The engine's image is the path of a library. Programs keep images in files and load them later, so
+        # they get the library's bytes, and the source behind them, which declares the kernels' parameters.
         keywords = {"source": source, "options": words, "no_extern_c": no_extern_c}
         behind = json.dumps({**keywords, "include_dirs": folders[:-1]}).encode()
         compiled = CompiledSource(Path(os.fsdecode(image)).read_bytes() + SOURCE_MARK + behind)

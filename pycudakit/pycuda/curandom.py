@@ -42,7 +42,8 @@ _RAND_TYPES = {
 }
 
 
-# Four random integers a, b, c and d, of the index `i` of `n` elements and a `seed`, for kernels of programs.
+# C code that programs put into their own kernels: it computes four random integers `a`, `b`, `c` and `d` from
+# the thread, the index `i`, the size `n` and a `seed`.
 md5_code = compression(
     [f"{name}.{axis}" for name in ("threadIdx", "blockIdx") for axis in "xyz"]
     + ["seed", "i", "n"]
@@ -197,7 +198,7 @@ class _Generator:
         function.prepared_async_call((_BLOCKS, 1), (_THREADS, 1, 1), stream, self._state, *arguments)
 
     def _fill_normal(self, kernel: str, data: Any, stream: Any, *scale: float) -> None:
-        _whole(data)
+        _require_no_gaps(data)
         kind = {"float32": "float", "float64": "double"}
         name = f"{kernel}_{kind[_checked(kernel, data.dtype, kind)]}"
         # A kernel that writes pairs needs their alignment, which a view may lack.
@@ -210,7 +211,7 @@ class _Generator:
 
     def fill_uniform(self, data: Any, stream: Any = None) -> None:
         """Fill an array: uniform in (0, 1] for floats, of all bits for 32-bit integers."""
-        _whole(data)
+        _require_no_gaps(data)
         names = {"float32": "float", "float64": "double", "int32": "int", "uint32": "int"}
         name = names[_checked("fill_uniform", data.dtype, names)]
         self._launch(f"uniform_{name}", stream, data.gpudata, data.size)
@@ -225,7 +226,7 @@ class _Generator:
 
     def fill_poisson(self, data: Any, lambda_value: float | None = None, stream: Any = None) -> None:
         """Fill an array with numbers of the Poisson distribution; by default its elements are the means."""
-        _whole(data)
+        _require_no_gaps(data)
         if lambda_value is None:
             names = {"float32": "float", "float64": "double", "uint32": "int"}
             name = names[_checked("fill_poisson", data.dtype, names)]
@@ -281,7 +282,7 @@ class _Generator:
         self._launch("skip_ahead_sequence_array", stream, *_counts(i))
 
 
-def _whole(data: Any) -> None:
+def _require_no_gaps(data: Any) -> None:
     if not (data.flags.c_contiguous or data.flags.f_contiguous):
         raise ValueError("a generator fills whole arrays, and this one is a view with gaps: give a copy")
 

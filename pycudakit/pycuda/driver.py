@@ -269,6 +269,6 @@ TRSA_OVERRIDE_FORMAT, TRSF_READ_AS_INTEGER, TRSF_NORMALIZED_COORDINATES, TR_DEFA
 
 
 def set_debugging(flag: bool = True) -> None:
-    """Compile sources with checks of accesses, barriers and time, from here on."""
+    """Compile sources from here on with checks of accesses and barriers, and a limit of time."""
     global CUDA_DEBUGGING  # noqa: PLW0603
     CUDA_DEBUGGING = _settings.settings.debug = bool(flag)

@@ -168,7 +168,7 @@ def arange(*args: Any, **kwargs: Any) -> GPUArray:
 # ---- Selection ----------------------------------------------------------------------------------------
 
 
-def _one_axis(indices: GPUArray) -> None:
+def _require_indices(indices: GPUArray) -> None:
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
         raise ValueError(f"indices are integers of one axis, not {indices.shape} of {indices.dtype}")
 
@@ -187,7 +187,7 @@ def take(a: GPUArray, indices: GPUArray, out: GPUArray | None = None, stream: An
     stream
         The stream.
     """
-    _one_axis(indices)
+    _require_indices(indices)
     if out is None:
         out = GPUArray(indices.shape, a.dtype, a.allocator)
     _array_math.take(out, a, indices, stream)
@@ -226,7 +226,7 @@ def multi_put(
     stream
         The stream.
     """
-    _one_axis(dest_indices)
+    _require_indices(dest_indices)
     if out is None and dest_shape is None:
         raise ValueError("multi_put: give dest_shape or out")
     if out is None:

@@ -167,6 +167,30 @@ def test_special_registers(engine):
     assert times[1] > 0
 
 
+def test_registers_of_lanes_and_indices(engine):
+    """The masks of lanes, and CUDA's built-in variables."""
+    masks = ["eq", "lt", "le", "ge", "gt"]
+    names = [f"lanemask_{mask}" for mask in masks] + ["tid.y", "ntid.x", "ctaid.z", "nctaid.x"]
+    reads = "".join(
+        f'asm("mov.u32 %0, %%{name};" : "=r"(r)); out[{len(names)} * i + {at}] = r;'
+        for at, name in enumerate(names)
+    )
+    source = f"""__global__ void k(unsigned *out) {{
+        unsigned r, b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+        unsigned i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * b); {reads}
+    }}"""
+    out = np.zeros((12, 2, 32, len(names)), np.uint32)
+    module(source).get_function("k")(Out(out), block=(32, 2, 1), grid=(3, 2, 2))
+    block, y, lane = np.indices(out.shape[:3])
+    compared = [np.equal, np.less, np.less_equal, np.greater_equal, np.greater]
+    bits = np.arange(32)
+    for at, function in enumerate(compared):
+        mask = (function(bits, lane[..., None]) * (np.uint64(1) << bits.astype(np.uint64))).sum(axis=-1)
+        np.testing.assert_array_equal(out[..., at], mask, err_msg=names[at])
+    for at, expected in enumerate([y, 32, block // 6, 3], len(masks)):
+        np.testing.assert_array_equal(out[..., at], expected, err_msg=names[at])
+
+
 def test_packing(engine):
     x = RNG.integers(0, 2**32, (32, 2), dtype=np.uint32)
     packed, swapped, number = np.zeros(32, np.uint64), np.zeros((32, 2), np.uint32), np.zeros(32)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from helpers.user_kernels import RNG, run, run_each
+from scipy import special
 
 from pycudakit.kernels import In, Out, SourceModule
 
@@ -38,6 +39,38 @@ def test_mathematics(engine, kind, dtype, bound):
     wide = x.astype(np.float64)
     for row, (name, oracle) in zip(out, oracles.items(), strict=True):
         np.testing.assert_allclose(row, oracle(wide), rtol=bound, atol=bound, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "bound"), [("float", np.float32, 4e-6), ("double", np.float64, 1e-13)]
+)
+def test_special_functions(engine, kind, dtype, bound):
+    """Inverse error functions, the scaled one and Bessel functions, from tiny to large arguments."""
+    oracles = {
+        "erfinv": (special.erfinv, [0, 1e-10, -1e-3, 0.3, -0.5, 0.7, 0.99, -0.999, 1, -1, 2]),
+        "erfcinv": (special.erfcinv, [0, 1e-30, 1e-5, 0.1, 0.5, 1, 1.5, 1.9, 2, -1]),
+        "normcdfinv": (special.ndtri, [0, 1e-30, 1e-5, 0.02, 0.3, 0.5, 0.8, 0.99, 1, 2]),
+        "erfcx": (special.erfcx, [-2, 0, 0.5, 3, 9, 24, 26, 100, 1e10, np.inf]),
+        "cyl_bessel_i0": (special.i0, [0, 1e-3, 1, -2, 10, 50, -80]),
+        "cyl_bessel_i1": (special.i1, [0, 1e-3, 1, -2, 10, 50, -80]),
+    }
+    suffix = "f" if kind == "float" else ""
+    for name, (oracle, arguments) in oracles.items():
+        x = np.array(arguments, dtype)
+        out = run_each(kind, dtype, [f"{name}(x)", f"{name}{suffix}(y)"], x, x)
+        for row in out:
+            np.testing.assert_allclose(row, oracle(x.astype(np.float64)), bound, 1e-16, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "bound"), [("float", np.float32, 4e-6), ("double", np.float64, 1e-13)]
+)
+def test_norms(engine, kind, dtype, bound):
+    x, y = FLOATS.astype(dtype), (FLOATS[::-1] * 3).astype(dtype)
+    f = "f" if kind == "float" else ""
+    calls = [f"norm3d{f}(x, y, 1)", f"norm4d{f}(x, y, x, 1)", f"1 / rnorm4d{f}(x, y, x, 1)"]
+    expected = [np.sqrt(x**2 + y**2 + 1), *[np.sqrt(2 * x**2 + y**2 + 1)] * 2]
+    np.testing.assert_allclose(run_each(kind, dtype, calls, x, y), expected, rtol=bound)
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_integers_are_divided_as_in_c(engine):
 
 
 @pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize("number", [3, np.float32(2.5), np.float64(2.5), np.int64(4)])
+@pytest.mark.parametrize("number", [3, np.float32(2.5), np.float64(2.5), np.int64(4), np.array(2.5)])
 def test_numbers(engine, dtype, number):
     a = sample(dtype)
     array = gpuarray.to_gpu(a)
@@ -275,6 +275,17 @@ def test_in_place(engine):
     array /= 4
     np.testing.assert_allclose(array.get(), ((a + b) - 2) * b / 4, rtol=1e-6)
     assert array.ptr == address
+
+
+def test_arrays_without_axes_are_numbers(engine):
+    """A sum that `get` has returned scales an array, in place too."""
+    a = sample(np.float32)
+    array = gpuarray.to_gpu(a)
+    same = array
+    array /= gpuarray.sum(array).get()
+    assert array is same
+    np.testing.assert_allclose(array.get(), a / a.sum(), rtol=1e-6, strict=True)
+    np.testing.assert_array_equal((array > np.array(0.02)).get(), (a / a.sum() > 0.02).astype(np.float32))
 
 
 def test_in_place_casts_as_numpy(engine):

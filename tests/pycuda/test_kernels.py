@@ -309,6 +309,32 @@ __global__ void mangled(int *x) { *x = twice(*x) + 1; }
     assert drv.from_device(memory, 1, np.int32)[0] == 43
 
 
+def test_instances_of_templates(engine):
+    """An explicit instantiation and a specialization are found by their symbols, as in a cubin of nvcc."""
+    module = SourceModule(
+        """
+template <class T, int N> __global__ void scale(T *x, T a) { x[threadIdx.x] = x[threadIdx.x] * a + N; }
+template __global__ void scale<float, 3>(float *, float);
+template __global__ void scale<double, 4>(double *, double);
+template <typename T> __global__ void name(T *x) { *x = 1; }
+template <> __global__ void name<unsigned int>(unsigned int *x) { *x = 2; }
+""",
+        no_extern_c=True,
+    )
+    for symbol, dtype, number in (
+        ("_Z5scaleIfLi3EEvPT_S0_", np.float32, 3),
+        ("_Z5scaleIdLi4EEvPT_S0_", np.float64, 4),
+    ):
+        x = np.arange(4, dtype=dtype)
+        module.get_function(symbol)(drv.InOut(x), 2, block=(4, 1, 1))
+        np.testing.assert_array_equal(x, np.arange(4) * 2 + number)
+    x = np.zeros(1, np.uint32)
+    module.get_function("_Z4nameIjEvPT_")(drv.InOut(x), **ONE)
+    assert x[0] == 2
+    with pytest.raises(drv.LogicError, match=r"no kernel '_Z4nameIfEvPT_'; its kernels are: scale<float, 3>"):
+        module.get_function("_Z4nameIfEvPT_")
+
+
 def test_options(engine):
     module = SourceModule("__global__ void f(int *x) { *x = N; }", options=["-DN=17"], keep=True, nvcc="nvcc")
     memory = drv.mem_alloc(4)

@@ -23,6 +23,21 @@ _REGISTERS = {
     "clock": "unsigned(clock64())",
     "clock64": "(unsigned long long)clock64()",
     "globaltimer": "pk_nanoseconds()",
+    "lanemask_eq": "(1u << pk_lane())",
+    "lanemask_lt": "((1u << pk_lane()) - 1u)",
+    "lanemask_le": "(~0u >> (PK_WARP - 1 - pk_lane()))",
+    "lanemask_ge": "(~0u << pk_lane())",
+    "lanemask_gt": "(~1u << pk_lane())",
+    **{
+        f"{register}.{axis}": f"unsigned({variable}.{axis})"
+        for register, variable in (
+            ("tid", "threadIdx"),
+            ("ntid", "blockDim"),
+            ("ctaid", "blockIdx"),
+            ("nctaid", "gridDim"),
+        )
+        for axis in "xyz"
+    },
 }
 _ARITHMETIC = re.compile(r"([a-z]+(?:\.(?:lo|hi|wide|rn))?)\.([usbf])(16|32|64)\s+([^{}]+)")
 # Instructions of the kinds of types after them, which `pk_ptx_<name>` of `pycudakit_warps.h` computes.
@@ -175,5 +190,5 @@ def _value(text: str, operands: int) -> str | None:
     """Return the C++ of an operand, a special register or a number."""
     if re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?", text):
         return text
-    register = re.fullmatch(r"%{1,2}([a-z]\w*)", text)
+    register = re.fullmatch(r"%{1,2}([a-z][\w.]*)", text)
     return _operand(text, operands) if register is None else _REGISTERS.get(register[1])

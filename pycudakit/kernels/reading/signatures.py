@@ -81,6 +81,7 @@ class Declarations:
     _kernels: dict[str, _Declared] = field(default_factory=dict)
     _types: dict[str, list[Token]] = field(default_factory=dict)
     _signatures: dict[str, Signature] = field(default_factory=dict)
+    _instances: list[str] = field(default_factory=list)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -101,6 +102,18 @@ class Declarations:
     def plain(self) -> tuple[Signature, ...]:
         """The signatures of the kernels that are not templates."""
         return tuple(self.signature(name) for name, k in self._kernels.items() if k.template is None)
+
+    @property
+    def instantiated(self) -> tuple[Signature, ...]:
+        """The signatures of the instances of templates that the source itself instantiates."""
+        found: dict[str, Signature] = {}
+        for name in self._instances:
+            try:
+                signature = self.signature(name)
+            except KeyError:  # its template is in a header of the compiler's own
+                continue
+            found[signature.name] = signature
+        return tuple(found.values())
 
     def is_template(self, name: str) -> bool:
         """Return True if a name is that of a template, without arguments."""
@@ -291,8 +304,10 @@ class _Reader:
                         full, _Declared(full, parameters, template, name.line)
                     )
                     return
-                if name.text == ">":
-                    return  # a specialization or an explicit instantiation of a template
+                if name.text == ">":  # a specialization or an explicit instantiation of a template
+                    begin = _template_begin(tokens, at - 1)
+                    self._declarations._instances.append(scope + joined(tokens[begin - 1 : at]))  # noqa: SLF001
+                    return
                 at = preprocessor.closing(tokens, at)
             at += 1
 
@@ -359,6 +374,16 @@ def _title(kernel: _Declared) -> str:
         return kernel.name
     names = (part[: first(part, "=")] for part in kernel.template)
     return f"{kernel.name}<{', '.join(part[-1].text for part in names if part)}>"
+
+
+def _template_begin(tokens: Sequence[Token], end: int) -> int:
+    """Return the index of the ``<`` of a template's arguments whose ``>`` is at `end`."""
+    depth = 0
+    for at in range(end, 0, -1):
+        depth += {">": 1, "<": -1}.get(tokens[at].text, 0)
+        if depth == 0:
+            return at
+    return end
 
 
 def _instance(template: list[list[Token]], tokens: list[list[Token]]) -> dict[str, list[Token]]:

@@ -1,5 +1,5 @@
 // CUDA's mathematical functions for kernels that the host's C++ compiler builds to run on the CPU: functions
-// that the C library lacks (rsqrt, sincospi, normcdf, ...), min and max, and overloads for float.
+// that the C library lacks (rsqrt, sincospi, erfinv, ...), min and max, and overloads for float.
 #pragma once
 
 #if defined(__APPLE__)  // its C library lacks these GNU extensions
@@ -23,6 +23,63 @@ static inline float norm3df(float x, float y, float z) {
 }
 static inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
 static inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
+static inline double norm4d(double x, double y, double z, double w) {
+    return sqrt(x * x + y * y + z * z + w * w);
+}
+static inline float norm4df(float x, float y, float z, float w) { return (float)norm4d(x, y, z, w); }
+static inline double rnorm4d(double x, double y, double z, double w) { return 1.0 / norm4d(x, y, z, w); }
+static inline float rnorm4df(float x, float y, float z, float w) { return (float)rnorm4d(x, y, z, w); }
+
+// The quantile of the normal distribution: a rational approximation (Abramowitz and Stegun 26.2.23), and two
+// steps of Halley's method.
+static inline double normcdfinv(double p) {
+    if (!(p > 0 && p < 1)) return p == 0 ? -HUGE_VAL : p == 1 ? HUGE_VAL : NAN;
+    const double tail = p < 0.5 ? p : 1 - p, t = sqrt(-2 * log(tail));
+    const double numerator = 2.515517 + t * (0.802853 + t * 0.010328);
+    double x = numerator / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t;
+    for (int step = 0; step < 2; ++step) {
+        const double u = (normcdf(x) - tail) * 2.50662827463100050 * exp(0.5 * x * x);
+        x -= u / (1 + 0.5 * x * u);
+    }
+    return p < 0.5 ? x : -x;
+}
+static inline double erfinv(double x) {
+    if (!(fabs(x) <= 0.5)) {
+        const double outside = normcdfinv(0.5 * (x < 0 ? 1 + x : 1 - x)) * 0.70710678118654752;
+        return x < 0 ? outside : -outside;
+    }
+    const double y = x == 0 ? x : 0.70710678118654752 * normcdfinv(0.5 * (1 + x));
+    return y - (erf(y) - x) * 0.88622692545275801 * exp(y * y);  // so that small x have all digits
+}
+static inline double erfcinv(double y) {
+    return fabs(1 - y) <= 0.5 ? erfinv(1 - y) : -0.70710678118654752 * normcdfinv(0.5 * y);
+}
+static inline float normcdfinvf(float p) { return (float)normcdfinv(p); }
+static inline float erfcinvf(float y) { return (float)erfcinv(y); }
+static inline float erfinvf(float x) { return (float)erfinv(x); }
+
+// exp(x * x) * erfc(x): from 25 on by the asymptotic series, as erfc becomes zero.
+static inline double erfcx(double x) {
+    if (!(x > 25)) return exp(x * x) * erfc(x);
+    const double s = 0.5 / x / x;
+    return (1 - s * (1 - s * (3 - s * (15 - s * (105 - s * (945 - s * 10395)))))) * 0.56418958354775629 / x;
+}
+static inline float erfcxf(float x) { return (float)erfcx(x); }
+
+// Modified Bessel functions of the first kind: the power series, whose terms are all positive.
+static inline double pk_bessel_i(int order, double x) {
+    const double square = 0.25 * x * x;
+    double term = order == 0 ? 1.0 : 0.5 * x, sum = term;
+    for (int k = 1; fabs(term) > 1e-17 * fabs(sum) && sum - sum == 0; ++k) {
+        term *= square / ((double)k * (k + order));
+        sum += term;
+    }
+    return sum;
+}
+static inline double cyl_bessel_i0(double x) { return pk_bessel_i(0, x); }
+static inline double cyl_bessel_i1(double x) { return pk_bessel_i(1, x); }
+static inline float cyl_bessel_i0f(float x) { return (float)pk_bessel_i(0, x); }
+static inline float cyl_bessel_i1f(float x) { return (float)pk_bessel_i(1, x); }
 
 // Argument reduction by quarter turns (pi / 2), so that multiples of one half are exact.
 static inline void sincospi(double x, double *s, double *c) {
@@ -149,6 +206,12 @@ static inline float pk_cospi(float x) { return pk_cospif(x); }
 static inline float exp10(float x) { return exp10f(x); }
 static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 static inline float normcdf(float x) { return normcdff(x); }
+static inline float normcdfinv(float p) { return normcdfinvf(p); }
+static inline float erfcinv(float y) { return erfcinvf(y); }
+static inline float erfinv(float x) { return erfinvf(x); }
+static inline float erfcx(float x) { return erfcxf(x); }
+static inline float cyl_bessel_i0(float x) { return cyl_bessel_i0f(x); }
+static inline float cyl_bessel_i1(float x) { return cyl_bessel_i1f(x); }
 
 // min and max. For floats they are as fmin and fmax: the result is NaN only if both arguments are.
 #define PK_EXTREME(name, sign)                                            \

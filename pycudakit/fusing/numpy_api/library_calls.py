@@ -98,7 +98,7 @@ def call_with_arrays(trace: Trace, function: Any, arguments: Any, keywords: dict
 
 def _count(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> None:
     sizes = [tracer.size for tracer in iter_tracers((arguments, keywords))]
-    trace.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
+    trace.costs.called(max(sizes, default=0), runs_in_numpy=function.__name__ in _PRODUCTS)
 
 
 def call_library_function(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ _WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 def _reduction(module: str, name: str) -> Handler:
     def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
         function = library_function(module, name)
-        trace.costs.called(a.size if type(a) is Tracer else np.size(a))
+        trace.costs.called(a.size if type(a) is Tracer else np.size(a), is_reduction=True)
         if type(a) is Tracer and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
             options = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:

@@ -17,7 +17,8 @@ _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
 _REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
 _REPLAYED_CUDA_KERNEL = 8e-6  # the same on a GPU
-_ELEMENT = 2e-9  # of functions that are not element programs, in NumPy and on one thread
+# Of reductions and of other functions that are not element programs, in NumPy and on one thread.
+_REDUCED_ELEMENT, _ELEMENT = 0.5e-9, 2e-9
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
@@ -67,9 +68,9 @@ class Costs:
         self.replayed += _REPLAYED_KERNEL + seconds
         self.passes += 1
 
-    def called(self, size: int, runs_in_numpy: bool = False) -> None:
+    def called(self, size: int, *, runs_in_numpy: bool = False, is_reduction: bool = False) -> None:
         """Add a function that was called directly; `runs_in_numpy` also on the CPU engine."""
-        seconds = size * _ELEMENT
+        seconds = size * (_REDUCED_ELEMENT if is_reduction else _ELEMENT)
         self.numpy += 5 * _NUMPY_CALL + seconds
         if seconds > THREAD_WAKE_SECONDS and not runs_in_numpy:
             seconds /= threads()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pycudakit import _lazy, errors  # noqa: F401
+from pycudakit import _lazy, errors
 from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._runtime import late_bound
 
@@ -111,3 +111,4 @@ _HIDDEN = {"fusing", "kernels", "numpy"}  # submodules whose names are not those
 __all__ = sorted({"errors", *_lazy.MODULES_OF_NAMES[__name__]} - _HIDDEN)  # noqa: PLE0605
 
 _lazy.set_public_names(__name__, [*__all__, "numpy"])
+_lazy.set_public_names(errors.__name__, errors.__all__)

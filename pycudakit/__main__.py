@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     tracing = command("trace", "run a script, and report where the time of its calls went")
     tracing.add_argument("-o", "--output", help="also write a trace, for https://ui.perfetto.dev")
     tracing.add_argument("script", help="a Python script")
-    tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
+    words = tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
+    words.required = False  # the error about a missing script names it alone
     programs = command("pycuda", "run a program that was written for PyCUDA, with pycudakit in its place")
     programs.add_argument("--engine", choices=("auto", "cpu", "cuda"), help="the engine; by default auto")
     programs.add_argument("--debug", action="store_true", help="check the accesses of kernels")
@@ -87,7 +88,7 @@ def _run(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         from pycudakit._cli import pycuda_program  # noqa: PLC0415  (no other command needs it)
 
         program = arguments.script, arguments.module, arguments.code
-        return pycuda_program.run(_say, *program, rest, arguments.engine, arguments.debug)
+        return pycuda_program.run(*program, rest, arguments.engine, arguments.debug)
     if arguments.command == "wrap":
         options = wrap.Options(
             name=arguments.name,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
+from pycudakit import errors
 from pycudakit._cli import bench_cases, common, info, report
 from pycudakit._cli.bench_cases import Family
 from pycudakit._cli.idle_processors import processor_share
@@ -160,33 +161,22 @@ def _pinned(arrays: Arrays) -> Arrays:
     return *map(pk.pinned_copy, arrays), pk.empty_pinned(arrays[0].shape, arrays[0].dtype)
 
 
+def _families(only: str) -> dict[str, Family]:
+    every = {**FAMILIES, **bench_cases.FAMILIES}
+    chosen = {name: family for name, family in every.items() if only in name}
+    if not chosen:
+        raise errors.InvalidArgument(f"no function is called {only!r}: choose from {', '.join(every)}")
+    return chosen
+
+
 def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
     """Run the benchmark, print its table, and write the requested files; return the exit status."""
+    outputs, families = outputs or Outputs(), _families(only)
+    old = _read(outputs.against) if outputs.against else None
+    outputs.check_writable()  # before the benchmark, which is long
     available = common.engines(say)
     if not available:
         return 1
-    outputs = outputs or Outputs()
-    old = None
-    if outputs.against:
-        try:
-            old = _read(outputs.against)
-        except OSError as error:
-            say(f"{outputs.against} cannot be read ({error.strerror})")
-            return 2
-        except (ValueError, KeyError, TypeError):
-            say(f"{outputs.against} is not a report of `pycudakit bench --json`")
-            return 2
-    for path in filter(
-        None, (outputs.json, outputs.html, outputs.markdown)
-    ):  # before the benchmark, which is long
-        file_or_folder = path if os.path.exists(path) else os.path.dirname(path) or "."
-        if os.path.isdir(path) or not os.access(file_or_folder, os.W_OK):
-            say(f"{path} cannot be written: name another file")
-            return 2
-    families = {n: f for n, f in {**FAMILIES, **bench_cases.FAMILIES}.items() if only in n}
-    if not families:
-        say(f"no function is called {only!r}: choose from {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
-        return 2
     largest = {name: 1_000_000 if quick else bench_cases.LARGEST.get(name, max(SIZES)) for name in families}
     sizes_of = {name: [size for size in SIZES if size <= most] for name, most in largest.items()}
     columns = list(engines_of(FAMILIES["add"]))
@@ -234,6 +224,13 @@ class Outputs:
     markdown: str | None = None
     against: str | None = None
 
+    def check_writable(self) -> None:
+        """Raise `InvalidArgument` if a file cannot be written."""
+        for path in filter(None, (self.json, self.html, self.markdown)):
+            file_or_folder = path if os.path.exists(path) else os.path.dirname(path) or "."
+            if os.path.isdir(path) or not os.access(file_or_folder, os.W_OK):
+                raise errors.InvalidArgument(f"{path} cannot be written: name another file")
+
     def write(self, say: Say, report_data: report.Run, old: report.Run | None) -> None:
         """Write the files, and print the comparison."""
         for path, form in (
@@ -251,11 +248,14 @@ class Outputs:
 
 
 def _read(path: str) -> report.Run:
-    with open(path, encoding="utf-8") as file:
-        old: report.Run = json.load(file)
-    report.families(old)  # raises if a row is malformed
-    if "processor" not in old:
-        raise ValueError(f"{path} does not name the processor")
+    try:
+        with open(path, encoding="utf-8") as file:
+            old: report.Run = json.load(file)
+        _ = report.families(old), old["processor"]  # which raises if they are missing or malformed
+    except OSError as error:
+        raise errors.InvalidArgument(f"{path} cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.InvalidArgument(f"{path} is not a report of `pycudakit bench --json`") from error
     return old
 
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pycudakit as pk
-from pycudakit._cli.progress import Say
+from pycudakit import errors
 from pycudakit.pycuda import driver, install
 
 
 def run(
-    say: Say,
     script: str | None,
     module: str | None,
     code: str | None,
@@ -39,11 +38,9 @@ def run(
         Whether its kernels check their accesses.
     """
     if (script is not None) + (module is not None) + (code is not None) != 1:
-        say("name a program: a Python script, -m and a module, or -c and a program's text")
-        return 2
+        raise errors.InvalidArgument("name a program: a Python script, -m and a module, or -c and a text")
     if script is not None and not os.path.exists(script):
-        say(f"{script} does not exist: name a Python script")
-        return 2
+        raise errors.InvalidArgument(f"{script} does not exist: name a Python script")
     if engine is not None:
         pk.set_engine(engine)
     install()

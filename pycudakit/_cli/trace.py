@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pycudakit as pk
+from pycudakit import errors
 from pycudakit._cli.advice import advice
 from pycudakit._cli.progress import Say
 from pycudakit._runtime import context
@@ -39,15 +40,14 @@ class _CallsWithLines(list[pk.Call]):
 def run(say: Say, script: str, arguments: Sequence[str], output: str | None) -> int:
     """Run a script as `python` does, print table and advice, write a trace; return the exit status."""
     if not os.path.isfile(script):
-        say(f"{script} does not exist or is not a file: name a Python script")
-        return 2
+        raise errors.InvalidArgument(f"{script} does not exist or is not a file: name a Python script")
     path = os.path.abspath(output) if output else ""  # the script may change the working folder
     try:
         if path:
             with open(path, "a", encoding="utf-8"):  # fail early, before the script runs
                 pass
     except OSError as error:
-        return _refused(say, path, error, 2)
+        raise errors.InvalidArgument(_unwritable(path, error)) from error
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
     try:
@@ -72,14 +72,14 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str | None) -> 
     try:
         profile.save_trace(path)
     except OSError as error:
-        return _refused(say, path, error, 1)
+        say(_unwritable(path, error))
+        return 1
     say(f"{output}: open it at https://ui.perfetto.dev")
     return status
 
 
-def _refused(say: Say, path: str, error: OSError, status: int) -> int:
-    say(f"{path} cannot be written ({error.strerror}): name another file, with --output")
-    return status
+def _unwritable(path: str, error: OSError) -> str:
+    return f"{path} cannot be written ({error.strerror}): name another file, with --output"
 
 
 def _status(script: str) -> int:

@@ -304,8 +304,14 @@ class Fused(Generic[P, R]):
             self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
             return answer
         patience = MAX_PATIENCE if autotuner is None else autotuner.patience
+
+        def begin_trace() -> Trace:
+            trace = Trace(self._name, HANDLERS, strict=False)
+            trace.reason = REASON_CPU_FASTER
+            return trace
+
         with context.override(engine="cpu", fallback="numpy"):
-            run_captured = functools.partial(self._run_captured, args, kwargs)
+            run_captured = functools.partial(self._run_captured, args, kwargs, begin_trace=begin_trace)
             return self._plans.capture(signature, self._name, run_captured, patience)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:

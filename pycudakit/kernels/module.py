@@ -157,14 +157,14 @@ class SourceModule:
         function = self._functions.get(name)
         if function is not None:
             return function
-        names = ", ".join(map(repr, self.functions)) or "none"
         try:
             signature = self._declared.signature(_text("name", name))
         except KeyError:
-            raise errors.InvalidArgument(
-                f"{self.name} has no kernel {name!r}; there is {names}"
-                + (": give a template its arguments" if self._declared.is_template(name) else "")
-            ) from None
+            names = ", ".join(map(repr, self.functions))
+            others = f"its kernels are {names}" if names else "none of its functions is __global__"
+            remedy = ": give a template its arguments" if self._declared.is_template(name) else ""
+            message = f"{self.name} has no kernel {name!r}; {others}{remedy}"
+            raise errors.InvalidArgument(message) from None
         return self._functions.setdefault(name, Function(self, signature))
 
     def report(self) -> str:

@@ -100,19 +100,19 @@ def test_the_picture_is_whole():
     assert {text.text for text in picture.findall("text")} >= {"NumPy", "cuda", "floor", "elements", "1e4"}
 
 
-def test_files_that_are_no_run(tmp_path, capsys):
+def test_wrong_arguments(tmp_path, capsys):
     (tmp_path / "old.json").write_text("[1]")
-    if pk.engines()["cpu"]:
-        assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 2
-        assert "is not a report of `pycudakit bench --json`" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--against", str(tmp_path / "none.json")]) == 2
-        assert "none.json cannot be read (No such file or directory)" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 2
-        assert "page.html cannot be written: name another file" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--json", str(tmp_path)]) == 2
-        assert f"{tmp_path} cannot be written: name another file" in capsys.readouterr().out
-        assert main(["bench", "--only", "dance"]) == 2
-        assert "choose from add, multiply" in capsys.readouterr().out
+    for arguments, message in (
+        (["--against", str(tmp_path / "old.json")], "is not a report of `pycudakit bench --json`"),
+        (["--against", str(tmp_path / "none.json")], "none.json cannot be read (No such file or directory)"),
+        (["--html", str(tmp_path / "no" / "page.html")], "page.html cannot be written: name another file"),
+        (["--json", str(tmp_path)], f"{tmp_path} cannot be written: name another file"),
+        (["--only", "dance"], "no function is called 'dance': choose from add, multiply"),
+    ):
+        assert main(["bench", *arguments]) == 2
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert not printed.out
 
 
 def test_every_element_of_a_short_result_is_compared():

@@ -107,10 +107,10 @@ def test_unwritable_output_is_reported_before_the_script_runs(tmp_path, capsys):
     (tmp_path / "script.py").write_text("print('ran')")
     for output in (tmp_path, tmp_path / "no" / "t.json"):
         assert main(["trace", "-o", str(output), str(tmp_path / "script.py")]) == 2
-        printed = capsys.readouterr().out
-        assert printed.startswith(f"{output} cannot be written (")
-        assert printed.endswith("): name another file, with --output\n")
-        assert "ran" not in printed
+        printed = capsys.readouterr()
+        assert printed.err.startswith(f"pycudakit: {output} cannot be written (")
+        assert printed.err.endswith("): name another file, with --output\n")
+        assert not printed.out
 
 
 @needs_cpu
@@ -124,7 +124,10 @@ def test_a_trace_is_written_where_it_is_asked_for(tmp_path, monkeypatch, capsys)
 
 def test_no_script(capsys):
     assert main(["trace", "nowhere.py"]) == 2
-    assert "nowhere.py does not exist or is not a file" in capsys.readouterr().out
+    assert "nowhere.py does not exist or is not a file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["trace"])
+    assert "arguments are required: script\n" in capsys.readouterr().err
 
 
 def call(function, engine="cuda", reason="the requested engine", seconds=0.01, **more):

@@ -54,6 +54,21 @@ def test_the_quicker_one_is_taken(measured, slow):
     assert engines[5] == ("cpu" if slow == "numpy" else "numpy")
 
 
+def test_reasons_of_measured_calls(measured):
+    @pk.fuse
+    def body(x):
+        return np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x)))
+
+    reasons = []
+    with pk.engine("auto"):
+        for _ in range(CALLS):
+            body(np.linspace(0, 1, 100_000))
+            reasons.append(pk.last_call().reason)
+    assert [reason for reason in reasons if not reason.startswith("auto: ")] == []
+    assert reasons[1] == "auto: the CPU engine is fastest"  # it is captured
+    assert {"auto: NumPy's time is measured", "auto: the CPU engine is fastest; replayed"} <= set(reasons[2:])
+
+
 def test_other_numbers_are_not_compared(measured):
     @pk.fuse
     def body(x, steps):

@@ -172,8 +172,10 @@ def test_attributes_of_a_module(engine):
 
 
 def test_unknown_kernel(engine):
-    with pytest.raises(errors.InvalidArgument, match=r"kernel.cu has no kernel 'sub'; there is 'add'"):
+    with pytest.raises(errors.InvalidArgument, match="has no kernel 'sub'; its kernels are 'add'"):
         module(ADD).get_function("sub")
+    with pytest.raises(errors.InvalidArgument, match="'add'; none of its functions is __global__"):
+        module("void add(float *x) {}").get_function("add")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class IndexingTrace(ElementwiseTrace):
 
     # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
+    on_host: Callable[..., Any]
     mark_escaped: Callable[[Tracer], None]
 
     def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
@@ -174,7 +175,7 @@ class IndexingTrace(ElementwiseTrace):
             compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
             if compressed is not None:
                 return compressed
-        return self.wrap(self.to_host(tracer)[self.resolved(index)])
+        return self.on_host(operator.getitem, (tracer, index), {})
 
     def _take_by_index(self, tracer: Tracer, index: Any) -> Any:
         """Select elements by integer arrays, with `take`; return None for an index that is left to NumPy."""

@@ -1,7 +1,8 @@
 """Host calls: functions that a replay calls after a segment, on arrays that the segments have computed.
 
 They are functions that are no requests, such as `take`, `sort` and `numpy.linalg.solve`. They read arrays,
-numbers and constants, write to none, and return new arrays, whose layouts are the outcome of the segment.
+numbers and constants. Most return new arrays, whose layouts are the outcome of the segment; others, such as
+`x[i] = y` with an array of indices, write to their first argument.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ class HostCall(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
+    writes: bool = False  # to its first argument, and returns nothing
     results: tuple[int, ...] = ()  # the serial numbers of the results
+
+    @property
+    def written(self) -> int:
+        """The index of the argument of the fused function that it writes to, or -1."""
+        return self.arguments[0].argument if self.writes else -1
 
     def reads(self) -> frozenset[int]:
         """Return the serial numbers of the arrays that it reads."""
@@ -65,7 +72,8 @@ class HostCall(NamedTuple):
     def identity(self) -> str:
         """Return a text that only equal calls share, but for the memory that others give them."""
         function: Any = self.function
-        return repr((function.__module__, function.__qualname__, _described([self.arguments, self.keywords])))
+        name = function.__module__, function.__qualname__, id(getattr(function, "__self__", None))
+        return repr((name, _described([self.arguments, self.keywords])))
 
 
 def results_of(value: Any) -> list[Array] | None:

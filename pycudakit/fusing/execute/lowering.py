@@ -116,6 +116,8 @@ class _Lowering:
             _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
         ]
         written = {argument for each in lowered for argument in each.written}
+        calls = [segment.host_call for segment in segments if segment.host_call is not None]
+        written |= {call.written for call in calls} - {-1}
         count = sum(len(segment.requests) for segment in segments)
         if sum(self.extents[index].size for index in written) > _MAX_SAVED_BYTES * count:
             raise NotReplayableError

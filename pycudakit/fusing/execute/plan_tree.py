@@ -47,6 +47,12 @@ class LoweredSegment(NamedTuple):
     host_call: HostCall | None = None
 
     @property
+    def written(self) -> Sequence[int]:
+        """The arguments that requests, or the host call, write to."""
+        call = self.host_call
+        return self.plan.written if call is None or call.written < 0 else [*self.plan.written, call.written]
+
+    @property
     def is_last(self) -> bool:
         """Whether the call ends with this segment."""
         return self.plan.condition is None and self.host_call is None
@@ -244,8 +250,8 @@ class PlanTree:
         try:
             while node is not None:
                 lowered = node.lowered
-                plan, live_in, live_out, *_ = lowered
-                for index in plan.written:
+                live_in, live_out = lowered.live_in, lowered.live_out
+                for index in lowered.written:
                     if index not in saved:
                         saved[index] = arguments[index].copy("K")
                 earlier = [live[serial] for serial in live_in]
@@ -298,6 +304,7 @@ def _results_on_host(
     """Return the results of a host call; None if the call must be traced, to raise or to warn."""
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
-            return results_of(call.compute(arguments, live))
+            result = call.compute(arguments, live)
+            return [] if call.writes else results_of(result)
     except Exception:  # noqa: BLE001  (any: the traced call raises it again)
         return None

@@ -43,6 +43,7 @@ class IndexingTrace(ElementwiseTrace):
     # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
     on_host: Callable[..., Any]
+    write_in_capture: Callable[..., bool]
     mark_escaped: Callable[[Tracer], None]
 
     def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
@@ -390,6 +391,8 @@ class IndexingTrace(ElementwiseTrace):
         self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
     ) -> None:
         """Call a function that writes to a tracer's array on the host."""
+        if self.capture is not None and self.write_in_capture(function, tracer, rest, keywords or {}):
+            return
         array = self.in_caller_memory(tracer)
         buffer = tracer.node.buffer
         assert buffer is not None  # noqa: S101

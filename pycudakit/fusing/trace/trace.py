@@ -21,7 +21,7 @@ from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, key_of_constant
-from pycudakit.fusing.execute.host_call import HostCall, results_of
+from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, results_of
 from pycudakit.fusing.graph_breaks import LACKING, break_at_caller, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
@@ -307,10 +307,13 @@ class Trace(IndexingTrace):
         self, capture: Capture, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> HostCall | None:
         """Return a call as one of a replay; None if it cannot be that."""
-        if not capture.takes_host_calls or self.has_stopped_deferring or not _is_pure(function, keywords):
+        writes = _writes(function)
+        is_known = writes or _is_pure(function, keywords)
+        if not is_known or not capture.takes_host_calls or self.has_stopped_deferring:
             return None
         try:
-            return HostCall(function, self._operands(capture, arguments), self._operands(capture, keywords))
+            operands = self._operands(capture, arguments)
+            return HostCall(function, operands, self._operands(capture, keywords), writes)
         except NotReplayableError:
             return None
 
@@ -335,6 +338,24 @@ class Trace(IndexingTrace):
         if value is not Ellipsis and key_of_constant(value) is None:
             raise NotReplayableError
         return value
+
+    def write_in_capture(
+        self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> bool:
+        """Write to a tracer's array by a host call of a replay; return False if that is impossible."""
+        capture, buffer = self.capture, tracer.node.buffer
+        if capture is None or buffer is None or not _writes(function):
+            return False
+        call = self._host_call(capture, function, (tracer, *rest), keywords)
+        if call is None or type(call.arguments[0]) is not ArrayOperand:
+            return False
+        self.compute_readers(buffer)
+        self.buffers.mark_written(buffer)
+        before, began = last_record(), time.perf_counter()
+        capture.call_on_host(call)
+        self.add_numpy_seconds(began, before)
+        capture.add_host_call(call, [])
+        return True
 
     def _captured_host_call(self, capture: Capture, call: HostCall) -> Any:
         before, began = last_record(), time.perf_counter()
@@ -532,6 +553,15 @@ _LINALG = (
 )
 _PURE = frozenset({operator.getitem, *(getattr(np.linalg, name) for name in _LINALG.split())})
 _FAMILIES = f"{__name__.partition('.')[0]}._families."
+
+
+_WRITING = frozenset({operator.setitem, np.put, np.put_along_axis, np.putmask, np.fill_diagonal})
+
+
+def _writes(function: Any) -> bool:
+    """Return True if a function writes to its first argument, and reads the others alone."""
+    owner = getattr(function, "__self__", None)
+    return function in _WRITING or (isinstance(owner, np.ufunc) and function.__name__ == "at")
 
 
 def _is_pure(function: Any, keywords: dict[str, Any]) -> bool:

@@ -329,6 +329,11 @@ class Trace(IndexingTrace):
                 raise NotReplayableError
             is_weak = value.is_scalar and self.weak_scalars.get(value.node) is not None
             return capture.operand_of(array, is_scalar=value.is_scalar, is_weak=is_weak)
+        if kind is np.ndarray:
+            node, is_large = self.leaf_of(value)
+            if node is None or node.array is None or is_large:
+                raise NotReplayableError
+            return capture.operand_of(node.array, is_scalar=False, is_weak=False)
         if kind is tuple or kind is list:
             return kind([self._operands(capture, part) for part in value])
         if kind is dict:

@@ -334,6 +334,37 @@ def recurrent_network(inputs, hidden, cell, weights, recurrent, bias):
     return hidden, cell
 
 
+def sparse_power_iteration(columns, values, x, turns):
+    """Multiply by a sparse matrix, whose rows have equally many elements (ELLPACK)."""
+    for _ in range(turns):
+        y = (values * x[columns]).sum(axis=1)
+        x = y / np.max(np.abs(y))
+    return x
+
+
+def newton(a, b, tolerance):
+    """Solve a x + sin(x) = b by Newton's method."""
+    x = np.zeros_like(b)
+    while True:
+        residual = a @ x + np.sin(x) - b
+        if np.max(np.abs(residual)) < tolerance:
+            return x
+        x = x - np.linalg.solve(a + np.diag(np.cos(x)), residual)
+
+
+def particles_in_cells(at, speed, cells, steps, dt):
+    """Move charged particles in one dimension (particle-in-cell method), with the nearest grid point."""
+    for _ in range(steps):
+        cell = (at * cells).astype(np.int64) % cells
+        density = np.zeros(cells)
+        np.add.at(density, cell, 1.0)
+        potential = np.cumsum(np.cumsum(density - len(at) / cells)) / cells**2
+        field = (np.roll(potential, 1) - np.roll(potential, -1)) * 0.5 * cells
+        speed = speed + dt * field[cell]
+        at = (at + dt * speed) % 1.0
+    return at, speed
+
+
 def _signs(n):
     return np.where(_rng(1).random(n) > 0.5, 1.0, -1.0)
 
@@ -374,4 +405,12 @@ SOLVERS = {
         *(_rng().random((20, 8)), np.zeros(16), np.zeros(16), _rng().random((8, 64)) / 9),
         *(_rng(1).random((16, 64)) / 9, np.zeros(64)),
     ),
+    sparse_power_iteration: (
+        _rng().integers(0, 1000, (1000, 5)),
+        _rng().random((1000, 5)),
+        np.ones(1000),
+        20,
+    ),
+    newton: (_spd(40), _rng().random(40), 1e-10),
+    particles_in_cells: (_rng(1).random(1500), _rng(2).random(1500) * 0.1, 50, 10, 0.01),
 }

@@ -230,7 +230,7 @@ def combine_passes(
 ) -> Call:
     """Combine the passes of a fused function to one call, with rows for the rest of its time.
 
-    `reason` says why all passes ran on one engine, instead of their own reasons.
+    `reason` says why all passes ran on one engine, instead of their own reasons, or why none was needed.
     """
     names = list(dict.fromkeys(each.name for each in breaks))
     shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
@@ -239,7 +239,8 @@ def combine_passes(
         whole = combine_calls(function, passes, True, wall_seconds)
         whole = replace(whole, reason="; ".join(filter(None, (reason or whole.reason, note))))
     else:
-        whole = Call(function, "numpy", note or "nothing to compute", wall_seconds)
+        why = "; ".join(filter(None, (reason, note))) or "nothing to compute"
+        whole = Call(function, "numpy", why, wall_seconds)
     lacking = ", ".join(dict.fromkeys(each.name for each in breaks if each.is_lacking))
     why = f"pycudakit lacks {lacking}" if lacking else ""
     known = sum(each.seconds or 0.0 for each in passes) + numpy_seconds

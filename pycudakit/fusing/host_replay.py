@@ -7,6 +7,7 @@ numbers have outcomes that are known, and no operation may have to warn.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -279,10 +280,16 @@ hardware.on_release.append(release)
 def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> Any:
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
-    replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason)
-    result, calls = collect_calls(replay)
+    numpy_seconds: list[float] = []
+    replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason, numpy_seconds)
+    is_usual = not tree.has_host_calls or context.current_engine() == signature.engine
+    with (
+        contextlib.nullcontext() if is_usual else context.override(engine=signature.engine, fallback="numpy")
+    ):
+        result, calls = collect_calls(replay)
     if result is not NotImplemented:
-        log_fused_call(tree.function, calls, time.perf_counter() - began, 0.0, tree.breaks)
+        seconds, other_reason = time.perf_counter() - began, "" if calls else f"{reason}; replayed"
+        log_fused_call(tree.function, calls, seconds, sum(numpy_seconds), tree.breaks, other_reason)
     return result
 
 

@@ -33,6 +33,14 @@ def engine(request):
 
 
 @pytest.fixture
+def really_replayed(request):
+    """Skip the engines that trace each call."""
+    parameters = request.node.callspec.params if "callspec" in vars(request.node) else {}
+    if parameters.get("engine") in ("replayed", "device_impls"):
+        pytest.skip("is traced each time")
+
+
+@pytest.fixture
 def small_blocks(monkeypatch):
     """Force row tiling wherever it is possible, with tiles of some KiB."""
     row_tiles.cut(monkeypatch)

@@ -13,15 +13,7 @@ import pycudakit as pk
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute import plan_tree
 
-
-@pytest.fixture(autouse=True)
-def _is_really_replayed(request):
-    """Skip the engines of fusing/conftest.py that trace each call."""
-    parameters = request.node.callspec.params if "callspec" in vars(request.node) else {}
-    if parameters.get("engine") in ("replayed", "device_impls"):
-        pytest.skip("is traced each time")
-
-
+pytestmark = pytest.mark.usefixtures("really_replayed")
 NAMED = ("cpu", "cuda")  # under `auto`, NumPy may be faster
 
 

@@ -12,6 +12,8 @@ import pycudakit as pk
 from pycudakit.fusing import api
 from pycudakit.fusing.schedule import cost
 
+pytestmark = pytest.mark.usefixtures("really_replayed")
+
 
 def scaled(x, t):
     return np.sin(x * t) + 0.5 * t - x / (t * t + 2.0)

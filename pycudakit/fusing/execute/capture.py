@@ -26,6 +26,7 @@ from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.execute.host_call import HostCall, layouts_of, operand_in
 from pycudakit.fusing.execute.numpy_matmul import Product
 from pycudakit.fusing.execute.plan import ALIGNMENT, CONSTANTS, ENTRIES, LOOP, Place, Request
 from pycudakit.fusing.graph_breaks import Break
@@ -91,6 +92,7 @@ class Memory:
         self.first_use, self.last_use = sys.maxsize, -1  # the indices of requests
         self.first_segment, self.last_segment = sys.maxsize, -1
         self.is_read_by_python = False
+        self.is_from_host_call = False
 
     def mark_used(self, request: int, segment: int) -> None:
         """Note that a request reads or writes it."""
@@ -176,14 +178,15 @@ class Constants:
 
 
 class CapturedSegment:
-    """The requests up to a branch on a number, or to the end of the call."""
+    """The requests up to a branch on a number, to a host call, or to the end of the call."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Request, dict[int, Memory]]] = []  # the memory by the row of the operand
         self.constants = Constants()
         self.finite: list[Memory] = []  # results of reductions, which may have to warn unless finite
         self.condition: Array | None = None
-        self.outcome = False
+        self.host_call: HostCall | None = None
+        self.outcome: Any = False  # of the condition, or the layouts of the host call's results
 
 
 class Capture:
@@ -204,6 +207,7 @@ class Capture:
         self.argument_bounds = sorted(
             (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
         )
+        self.arguments = list(arrays)
         self.argument_indices = {id(array): index for index, array in enumerate(arrays)}
         self.memories: list[Memory] = []  # in the order of their addresses
         self._begins: list[int] = []
@@ -217,6 +221,7 @@ class Capture:
         self._may_be_late = patience is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
         self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
+        self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
         # Arrays in place of numbers that the function only computes with, by the argument's index or name.
         self.scalars: dict[int | str, Array] = {}
@@ -241,11 +246,7 @@ class Capture:
         if memory is not None and memory.is_constant:
             return
         is_written = memory is not None and memory.has_written(address_of(array), (), (), array.itemsize)
-        segments = len(self.segments)
-        # A loop over single elements: NumPy computes them faster than segments are run.
-        is_slow = self._may_be_late and self._is_small and segments >= _MANY_SEGMENTS
-        is_slow = is_slow and self._request_count < _FEW_REQUESTS * segments
-        if memory is None or not is_written or segments >= _MAX_SEGMENTS or is_slow:
+        if memory is None or not is_written or not self._can_end_segment():
             self.mark_not_replayable()
             return
         memory.mark_used_in(len(self.segments) - 1)
@@ -254,6 +255,71 @@ class Capture:
         segment.condition, segment.outcome = array, bool(array)
         self.segments.append(CapturedSegment())
         self.breaks.append(graph_break)
+
+    def _can_end_segment(self) -> bool:
+        segments = len(self.segments)
+        # A loop over single elements: NumPy computes them faster than segments are run.
+        is_slow = self._may_be_late and self._is_small and segments >= _MANY_SEGMENTS
+        is_slow = is_slow and self._request_count < _FEW_REQUESTS * segments
+        return segments < _MAX_SEGMENTS and not is_slow
+
+    # ---- Host calls ------------------------------------------------------------------------------------
+
+    @property
+    def takes_host_calls(self) -> bool:
+        """Whether the next operation may be a host call."""
+        return self.is_valid and self.engine == "cpu" and not self.body_has_ended and self._can_end_segment()
+
+    def operand_of(self, array: Array, *, is_scalar: bool, is_weak: bool) -> Any:
+        """Return the operand of a host call for an array: an `ArrayOperand`, or a copy of a constant."""
+        bounds = byte_bounds(array)
+        argument = self._argument_at(*bounds)
+        if argument is not None:
+            index = argument[2]
+            operand = operand_in(
+                array, self.arguments[index], index, -1, is_scalar=is_scalar, is_weak=is_weak
+            )
+        else:
+            memory = self._memory_containing(*bounds)
+            if memory.is_constant:
+                return array[()] if is_scalar else array.copy("K")
+            if not memory.has_written(address_of(array), array.shape, array.strides, array.itemsize):
+                raise NotReplayableError
+            memory.mark_used_in(len(self.segments) - 1)
+            memory.mark_used_in(len(self.segments))  # so that it is no temporary value of the segment
+            operand = operand_in(array, memory.owner, -1, memory.serial, is_scalar=is_scalar, is_weak=is_weak)
+        if operand is None:
+            raise NotReplayableError
+        return operand
+
+    def call_on_host(self, call: HostCall) -> Any:
+        """Compute a host call, whose own library calls are no requests."""
+        self._is_in_host_call = True
+        try:
+            return call.compute(self.arguments, {each.serial: each.owner for each in self.memories})
+        finally:
+            self._is_in_host_call = False
+
+    def add_host_call(self, call: HostCall, results: Sequence[Array]) -> None:
+        """Add a host call with these results: a new segment begins."""
+        serials = []
+        for array in results:
+            owner = owner_of(array)
+            is_new = id(owner) not in self._by_owner and not call.has_constant(owner)
+            self._add(owner, is_constant=False)
+            memory = self._by_owner.get(id(owner))
+            if memory is None or not is_new:  # it is an argument's, or that of another array
+                self.mark_not_replayable()
+                return
+            memory.is_from_host_call = True
+            memory.mark_used_in(len(self.segments) - 1)
+            memory.mark_written(memory.begin, (memory.end - memory.begin,), (1,), 1)
+            serials.append(memory.serial)
+        segment = self.segments[-1]
+        segment.host_call, segment.outcome = call._replace(results=tuple(serials)), layouts_of(results)
+        self.segments.append(CapturedSegment())
+
+    # ---- Memory ----------------------------------------------------------------------------------------
 
     def add_constant(self, array: Array) -> None:
         """Note a new array whose elements depend on the signature alone, and stay as they are."""
@@ -316,7 +382,7 @@ class Capture:
 
     def on_native_call(self, entry: NativeCall, function: str) -> None:
         """Add a library call of a function to the list."""
-        if not self.is_valid:
+        if not self.is_valid or self._is_in_host_call:
             return
         if time.perf_counter() > self._ends_at:
             self.mark_not_replayable()

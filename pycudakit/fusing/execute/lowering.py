@@ -56,7 +56,7 @@ def lower(
 
     `live_outs` are the arrays, by serial number, that leave each segment on paths of earlier calls.
     """
-    if not capture.is_valid or not any(segment.requests for segment in capture.segments):
+    if not capture.is_valid or not any(each.requests or each.host_call for each in capture.segments):
         return None
     try:
         return _Lowering(capture, function, result, live_outs).segments()
@@ -107,6 +107,8 @@ class _Lowering:
         local: list[list[Memory]] = [[] for _ in segments]
         for memory in sorted(computed, key=lambda each: each.serial):
             index = memory.first_segment
+            if memory.is_from_host_call:  # between this segment and the next
+                continue
             was_live = index < len(self._live_outs) and memory.serial in self._live_outs[index]
             is_live = memory.last_segment > index or was_live or memory.serial in self._result_arrays
             (live_out if is_live else local)[index].append(memory)
@@ -114,6 +116,8 @@ class _Lowering:
             _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
         ]
         written = {argument for each in lowered for argument in each.written}
+        calls = [segment.host_call for segment in segments if segment.host_call is not None]
+        written |= {call.written for call in calls} - {-1}
         count = sum(len(segment.requests) for segment in segments)
         if sum(self.extents[index].size for index in written) > _MAX_SAVED_BYTES * count:
             raise NotReplayableError
@@ -249,8 +253,9 @@ class _SegmentLowering:
             *(self.written, finite, template, condition),
         )
         live_in, live_out = [tuple([m.serial for m in each]) for each in (self._live_in, self._live_out)]
-        identity = _digest([identities, constants, self._condition])
-        return LoweredSegment(plan, live_in, live_out, identity, segment.outcome)
+        call_identity = "" if segment.host_call is None else segment.host_call.identity()
+        identity = _digest([identities, constants, self._condition, call_identity])
+        return LoweredSegment(plan, live_in, live_out, identity, segment.outcome, segment.host_call)
 
     def _number(self, array: Array) -> Number:
         memory = self._call.capture.computed_memory(array)

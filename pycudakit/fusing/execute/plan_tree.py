@@ -1,27 +1,32 @@
 """Trees of plans: the calls of a function whose `if` and `while` depend on computed numbers.
 
-A captured call is a path of segments. A segment is a plan without branches, which ends with a condition. The
-paths of one signature share the segments up to their first different outcome, so they are a prefix tree by
-outcomes. A replay runs a segment, reads its condition, and goes on with the segment for that outcome. There
-are no loops in a tree: a `while` of other turns is another path. A call without branches has a tree of one
-segment.
+A captured call is a path of segments. A segment is a plan without branches, which ends with a condition or
+with a host call. The paths of one signature share the segments up to their first different outcome, so they
+are a prefix tree by outcomes. A replay runs a segment, reads its condition or makes its host call, and goes
+on with the segment for that outcome. There are no loops in a tree: a `while` of other turns is another path.
+A call without branches and host calls has a tree of one segment.
 """
 
 from __future__ import annotations
 
 import functools
+import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from pycudakit import errors
 from pycudakit._native import allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
-from pycudakit._runtime.native_call import Pool
+from pycudakit._runtime.native_call import Pool, last_record
+from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.graph_breaks import Break
+from pycudakit.fusing.memory.buffer import owner_of
 
 _MAX_IDLE = 2  # runs of one plan
 # Arrays, and bytes of each, that the next segments or calls reuse: fresh memory costs page faults.
@@ -38,7 +43,19 @@ class LoweredSegment(NamedTuple):
     live_in: tuple[int, ...]  # arrays of earlier segments: the plan's last arguments
     live_out: tuple[int, ...]  # arrays that later segments or the caller use: the plan's new arrays
     identity: bytes  # a digest of the requests, in which memory has its serial number
-    outcome: bool  # of the condition
+    outcome: Any  # of the condition, or the layouts of the host call's results
+    host_call: HostCall | None = None
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The arguments that requests, or the host call, write to."""
+        call = self.host_call
+        return self.plan.written if call is None or call.written < 0 else [*self.plan.written, call.written]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the call ends with this segment."""
+        return self.plan.condition is None and self.host_call is None
 
 
 class PlanRuns(Pool[PlanRun]):
@@ -63,11 +80,11 @@ class PlanRuns(Pool[PlanRun]):
 
 
 class TreeNode(NamedTuple):
-    """A node of a tree of plans: a plan, and the segments that follow it, by the outcome of its condition."""
+    """A node of a tree of plans: a plan, and the segments that follow it, by its outcome."""
 
     lowered: LoweredSegment
     runs: PlanRuns
-    following: dict[bool, TreeNode]
+    following: dict[Any, TreeNode]
     needs: frozenset[int]  # the arrays of earlier segments that this one or a later one reads
 
 
@@ -85,6 +102,7 @@ class PlanTree:
     def __init__(self, path: Sequence[LoweredSegment], breaks: Iterable[Break] = ()) -> None:
         self._runs: weakref.WeakValueDictionary[Any, PlanRuns] = weakref.WeakValueDictionary()
         self._free: dict[NewArray, list[Array]] = {}
+        self.has_host_calls = False
         self.root = self._grown(None, path)
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
@@ -92,15 +110,15 @@ class PlanTree:
 
     @property
     def has_branches(self) -> bool:
-        """Whether the calls branch on computed numbers."""
-        return self.root.lowered.plan.condition is not None
+        """Whether the calls have several segments."""
+        return not self.root.lowered.is_last
 
     @property
     def function(self) -> str:
         """The function's name."""
         return self.root.lowered.plan.function
 
-    def live_outs(self, outcomes: Sequence[bool]) -> list[tuple[int, ...]]:
+    def live_outs(self, outcomes: Sequence[Any]) -> list[tuple[int, ...]]:
         """Return the arrays that leave each segment on a path, as far as the tree has it."""
         found: list[tuple[int, ...]] = []
         node: TreeNode | None = self.root
@@ -132,7 +150,8 @@ class PlanTree:
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
-        known: list[dict[bool, TreeNode]] = []
+        self.has_host_calls |= any(lowered.host_call is not None for lowered in path)
+        known: list[dict[Any, TreeNode]] = []
         for lowered in path:
             known.append({} if node is None else node.following)
             node = None if node is None else node.following.get(lowered.outcome)
@@ -141,18 +160,20 @@ class PlanTree:
             if grown is not None:
                 following = {**following, lowered.outcome: grown}  # noqa: PLW2901
             later: set[int] = set().union(*(each.needs for each in following.values()))
+            if lowered.host_call is not None:
+                later = (later - set(lowered.host_call.results)) | lowered.host_call.reads()
             needs = frozenset(lowered.live_in) | (later - set(lowered.live_out))
-            runs = self._runs_of(lowered.plan)
+            runs = self._runs_of(lowered)
             grown = TreeNode(lowered._replace(plan=runs.plan), runs, following, needs)
         assert grown is not None  # noqa: S101
         return grown
 
-    def _runs_of(self, plan: Plan) -> PlanRuns:
+    def _runs_of(self, lowered: LoweredSegment) -> PlanRuns:
         """Return the runs of a plan. Equal plans, such as those of the turns of a loop, share them."""
-        key = object() if plan.condition is None else plan.key()  # the last plans of paths differ
+        key = object() if lowered.is_last else lowered.plan.key()  # the last plans of paths differ
         runs = self._runs.get(key)
         if runs is None:
-            runs = self._runs[key] = PlanRuns(plan)
+            runs = self._runs[key] = PlanRuns(lowered.plan)
         return runs
 
     def nodes(self) -> Iterator[TreeNode]:
@@ -189,17 +210,24 @@ class PlanTree:
         free.append(array)
         return True
 
-    def replay(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
+    def replay(
+        self,
+        arguments: Sequence[Array],
+        addresses: Sequence[int],
+        reason: str,
+        numpy_seconds: list[float] | None = None,
+    ) -> Any:
         """Run the segments and return the call's result; NotImplemented if the call must be traced.
 
-        That is the case if its path is not known, a request fails, or an operation may have to warn. The
-        arguments are then as they were.
+        That is the case if its path is not known, a request or a host call fails, or an operation may have to
+        warn. The arguments are then as they were. The times of host calls in NumPy are added to
+        `numpy_seconds`.
         """
         self.has_missed = False
         if self.root.lowered.plan.engine == "cpu" or not self.has_branches:
-            return self._replay(arguments, addresses, reason)
+            return self._replay(arguments, addresses, reason, numpy_seconds)
         copies = DeviceCopies()
-        run = functools.partial(self._replay, arguments, addresses, reason, copies)
+        run = functools.partial(self._replay, arguments, addresses, reason, numpy_seconds, copies)
         try:
             return copies.scope.run("cuda", run, context.current_devices())
         except errors.InternalError:
@@ -212,6 +240,7 @@ class PlanTree:
         arguments: Sequence[Array],
         addresses: Sequence[int],
         reason: str,
+        numpy_seconds: list[float] | None,
         copies: DeviceCopies | None = None,
     ) -> Any:
         saved: dict[int, Array] = {}
@@ -220,8 +249,9 @@ class PlanTree:
         is_correct = False
         try:
             while node is not None:
-                plan, live_in, live_out, *_ = node.lowered
-                for index in plan.written:
+                lowered = node.lowered
+                live_in, live_out = lowered.live_in, lowered.live_out
+                for index in lowered.written:
                     if index not in saved:
                         saved[index] = arguments[index].copy("K")
                 earlier = [live[serial] for serial in live_in]
@@ -230,20 +260,30 @@ class PlanTree:
                     [*arguments, *earlier],
                     [*addresses, *map(address_of, earlier)],
                     reason,
-                    NewArray.allocate if plan.condition is None else self._allocate,
+                    NewArray.allocate if lowered.is_last else self._allocate,
                     copies,
                 )
                 if buffers is None:
                     node.runs.give_back(run)
                     return NotImplemented
-                if plan.condition is None:
+                if lowered.is_last:
                     is_correct = True
                     result = run.result(buffers)
                     node.runs.give_back(run)
                     return result
-                outcome = run.outcome(buffers)
+                outcome: Any = run.outcome(buffers)
                 node.runs.give_back(run)
                 live.update(zip(live_out, buffers[len(buffers) - len(live_out) :], strict=True))
+                if lowered.host_call is not None:
+                    before, began = last_record(), time.perf_counter()
+                    results = _results_on_host(lowered.host_call, arguments, live)
+                    if results is None:
+                        return NotImplemented
+                    if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
+                        numpy_seconds.append(time.perf_counter() - began)
+                    owners = map(owner_of, results)
+                    live.update(zip(lowered.host_call.results, owners, strict=True))
+                    outcome = layouts_of(results)
                 node = node.following.get(outcome)
                 if node is not None:
                     for serial in live.keys() - node.needs:
@@ -256,3 +296,15 @@ class PlanTree:
             if not is_correct:  # also after an interrupt
                 for index, values in saved.items():
                     arguments[index][...] = values
+
+
+def _results_on_host(
+    call: HostCall, arguments: Sequence[Array], live: Mapping[int, Array]
+) -> list[Array] | None:
+    """Return the results of a host call; None if the call must be traced, to raise or to warn."""
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            result = call.compute(arguments, live)
+            return [] if call.writes else results_of(result)
+    except Exception:  # noqa: BLE001  (any: the traced call raises it again)
+        return None

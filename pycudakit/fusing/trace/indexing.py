@@ -42,6 +42,8 @@ class IndexingTrace(ElementwiseTrace):
 
     # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
+    on_host: Callable[..., Any]
+    write_in_capture: Callable[..., bool]
     mark_escaped: Callable[[Tracer], None]
 
     def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
@@ -174,7 +176,7 @@ class IndexingTrace(ElementwiseTrace):
             compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
             if compressed is not None:
                 return compressed
-        return self.wrap(self.to_host(tracer)[self.resolved(index)])
+        return self.on_host(operator.getitem, (tracer, index), {})
 
     def _take_by_index(self, tracer: Tracer, index: Any) -> Any:
         """Select elements by integer arrays, with `take`; return None for an index that is left to NumPy."""
@@ -389,6 +391,8 @@ class IndexingTrace(ElementwiseTrace):
         self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
     ) -> None:
         """Call a function that writes to a tracer's array on the host."""
+        if self.capture is not None and self.write_in_capture(function, tracer, rest, keywords or {}):
+            return
         array = self.in_caller_memory(tracer)
         buffer = tracer.node.buffer
         assert buffer is not None  # noqa: S101

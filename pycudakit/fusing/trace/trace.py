@@ -20,7 +20,9 @@ from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
-from pycudakit.fusing.graph_breaks import LACKING, public_name
+from pycudakit.fusing.execute.capture import Capture, NotReplayableError, key_of_constant
+from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, results_of
+from pycudakit.fusing.graph_breaks import LACKING, break_at_caller, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
@@ -265,6 +267,13 @@ class Trace(IndexingTrace):
         name = name or public_name(function)
         is_elementwise = isinstance(function, np.ufunc) and function.signature is None
         instead = "call it outside of the function" + ", or write its formula in NumPy" * is_elementwise
+        if (capture := self.capture) is not None:
+            call = self._host_call(capture, function, arguments, keywords)
+            if call is not None:
+                graph_break = break_at_caller(f"{name}(){LACKING}", instead)
+                self.breaks.append(graph_break)
+                capture.breaks.append(graph_break)
+                return self._captured_host_call(capture, call)
         self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)
 
@@ -272,6 +281,10 @@ class Trace(IndexingTrace):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], may_write: bool = False
     ) -> Any:
         """Call a function with host arrays in place of tracers."""
+        if (capture := self.capture) is not None:
+            call = self._host_call(capture, function, arguments, keywords)
+            if call is not None:
+                return self._captured_host_call(capture, call)
         self.mark_not_replayable()
         values = self.resolved(arguments), self.resolved(keywords)
         written = iter_tracers((arguments, keywords)) if may_write else ()
@@ -288,6 +301,77 @@ class Trace(IndexingTrace):
             self._mark_escaped_with(wrapped, (arguments, keywords))
         if self.passes is not None:
             self._record_host_call(function, (arguments, keywords), wrapped, before)
+        return wrapped
+
+    def _host_call(
+        self, capture: Capture, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> HostCall | None:
+        """Return a call as one of a replay; None if it cannot be that."""
+        writes = _writes(function)
+        is_known = writes or _is_pure(function, keywords)
+        if not is_known or not capture.takes_host_calls or self.has_stopped_deferring:
+            return None
+        try:
+            operands = self._operands(capture, arguments)
+            return HostCall(function, operands, self._operands(capture, keywords), writes)
+        except NotReplayableError:
+            return None
+
+    def _operands(self, capture: Capture, value: Any) -> Any:
+        """Replace tracers and constant arrays in the arguments of a host call."""
+        kind = type(value)
+        if kind is Tracer:
+            if value.owning_trace is not self:
+                raise NotReplayableError
+            array = self.materialize(value)
+            buffer = value.node.buffer
+            if buffer is not None and buffer.double_buffer is not None:
+                raise NotReplayableError
+            is_weak = value.is_scalar and self.weak_scalars.get(value.node) is not None
+            return capture.operand_of(array, is_scalar=value.is_scalar, is_weak=is_weak)
+        if kind is np.ndarray:
+            node, is_large = self.leaf_of(value)
+            if node is None or node.array is None or is_large:
+                raise NotReplayableError
+            return capture.operand_of(node.array, is_scalar=False, is_weak=False)
+        if kind is tuple or kind is list:
+            return kind([self._operands(capture, part) for part in value])
+        if kind is dict:
+            return {name: self._operands(capture, part) for name, part in value.items()}
+        if kind is slice:
+            return slice(*self._operands(capture, (value.start, value.stop, value.step)))
+        if value is not Ellipsis and key_of_constant(value) is None:
+            raise NotReplayableError
+        return value
+
+    def write_in_capture(
+        self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> bool:
+        """Write to a tracer's array by a host call of a replay; return False if that is impossible."""
+        capture, buffer = self.capture, tracer.node.buffer
+        if capture is None or buffer is None or not _writes(function):
+            return False
+        call = self._host_call(capture, function, (tracer, *rest), keywords)
+        if call is None or type(call.arguments[0]) is not ArrayOperand:
+            return False
+        self.compute_readers(buffer)
+        self.buffers.mark_written(buffer)
+        before, began = last_record(), time.perf_counter()
+        capture.call_on_host(call)
+        self.add_numpy_seconds(began, before)
+        capture.add_host_call(call, [])
+        return True
+
+    def _captured_host_call(self, capture: Capture, call: HostCall) -> Any:
+        before, began = last_record(), time.perf_counter()
+        result = capture.call_on_host(call)
+        self.add_numpy_seconds(began, before)
+        wrapped, results = self.wrap(result), results_of(result)
+        arrays = [tracer.node.array for tracer in iter_tracers(wrapped)]
+        if results is None or len(results) != len(arrays) or any(array is None for array in arrays):
+            capture.mark_not_replayable()
+        else:
+            capture.add_host_call(call, [array for array in arrays if array is not None])
         return wrapped
 
     def _mark_escaped_with(self, result: Any, given: Any) -> None:
@@ -318,10 +402,10 @@ class Trace(IndexingTrace):
 
         With `results_stay_on_device`, the function reads its results on the host only if it says so.
         """
-        self.mark_not_replayable()
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        self.mark_not_replayable()
         # Keeps the copies alive during the call: the device drops buffers without a reference.
         device_arguments = [self._contiguous_on_device(each) for each in arguments[:num_device_args]]
         values = [
@@ -466,3 +550,27 @@ def _power_as_numpy(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
             if fast is not None:
                 return fast, (base,)
     return np.power, inputs
+
+
+# Functions of NumPy that compute new arrays of their arguments.
+_LINALG = (
+    "cholesky cond det eigh eigvalsh inv lstsq matrix_power matrix_rank multi_dot pinv qr slogdet solve svd"
+)
+_PURE = frozenset({operator.getitem, *(getattr(np.linalg, name) for name in _LINALG.split())})
+_FAMILIES = f"{__name__.partition('.')[0]}._families."
+
+
+_WRITING = frozenset({operator.setitem, np.put, np.put_along_axis, np.putmask, np.fill_diagonal})
+
+
+def _writes(function: Any) -> bool:
+    """Return True if a function writes to its first argument, and reads the others alone."""
+    owner = getattr(function, "__self__", None)
+    return function in _WRITING or (isinstance(owner, np.ufunc) and function.__name__ == "at")
+
+
+def _is_pure(function: Any, keywords: dict[str, Any]) -> bool:
+    """Return True if a function reads its arguments alone, and writes to none."""
+    module = getattr(function, "__module__", None) or ""
+    is_known = module.startswith(_FAMILIES) or function in _PURE
+    return is_known and keywords.get("out") is None

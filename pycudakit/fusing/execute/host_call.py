@@ -1,0 +1,158 @@
+"""Host calls: functions that a replay calls after a segment, on arrays that the segments have computed.
+
+They are functions that are no requests, such as `take`, `sort` and `numpy.linalg.solve`. They read arrays,
+numbers and constants. Most return new arrays, whose layouts are the outcome of the segment; others, such as
+`x[i] = y` with an array of indices, write to their first argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._native.abi import address_of
+from pycudakit._native.dtypes import Array, DType
+from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
+
+
+class ArrayOperand(NamedTuple):
+    """An array that a host call reads: an argument, or an array by its serial number, or a view of one."""
+
+    argument: int  # its index, or -1
+    serial: int
+    is_whole: bool  # no view
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    is_scalar: bool  # NumPy's scalar in place of the array
+    is_weak: bool  # Python's number in place of NumPy's scalar
+
+    def value(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
+        """Return the array, or the number."""
+        owner = arguments[self.argument] if self.argument >= 0 else arrays[self.serial]
+        if not self.is_whole:
+            buffer: Any = owner if owner.flags.c_contiguous else owner.T
+            owner = np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
+        if self.is_weak:
+            return owner.item()
+        return owner[()] if self.is_scalar else owner
+
+
+class HostCall(NamedTuple):
+    """A call of a function with `ArrayOperand` in place of the arrays."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    writes: bool = False  # to its first argument, and returns nothing
+    results: tuple[int, ...] = ()  # the serial numbers of the results
+
+    @property
+    def written(self) -> int:
+        """The index of the argument of the fused function that it writes to, or -1."""
+        return self.arguments[0].argument if self.writes else -1
+
+    def reads(self) -> frozenset[int]:
+        """Return the serial numbers of the arrays that it reads."""
+        leaves = _leaves([self.arguments, self.keywords])
+        return frozenset(each.serial for each in leaves if type(each) is ArrayOperand and each.argument < 0)
+
+    def has_constant(self, array: Array) -> bool:
+        """Return True if an array is one of its constants."""
+        return any(array is each for each in _leaves([self.arguments, self.keywords]))
+
+    def compute(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
+        """Call the function."""
+        given = _bound(self.arguments, arguments, arrays)
+        return self.function(*given, **_bound(self.keywords, arguments, arrays))
+
+    def identity(self) -> str:
+        """Return a text that only equal calls share, but for the memory that others give them."""
+        function: Any = self.function
+        name = function.__module__, function.__qualname__, id(getattr(function, "__self__", None))
+        return repr((name, _described([self.arguments, self.keywords])))
+
+
+def results_of(value: Any) -> list[Array] | None:
+    """Return the arrays of a function's result; None if it has others than new arrays and numbers."""
+    if isinstance(value, (tuple, list)):
+        parts = [results_of(part) for part in value]
+        return None if None in parts else [array for part in parts if part is not None for array in part]
+    if issubclass(type(value), np.generic):
+        return [np.asarray(value)]
+    if type(value) is not np.ndarray or not value.size:
+        return None
+    owner = owner_of(value)
+    is_new = type(owner) is np.ndarray and owner.flags.owndata and owner.flags.forc
+    return [value] if is_new else None
+
+
+def layouts_of(arrays: Sequence[Array]) -> tuple[Any, ...]:
+    """Return the layouts of results: the outcome of the segment that ends with their call."""
+    return tuple(
+        [
+            (*_layout(array), address_of(array) - byte_bounds(owner)[0], *_layout(owner))
+            for array, owner in [(array, owner_of(array)) for array in arrays]
+        ]
+    )
+
+
+def _layout(array: Array) -> tuple[Any, ...]:
+    return array.dtype.char, array.shape, array.strides
+
+
+def operand_in(
+    array: Array, owner: Array, argument: int, serial: int, *, is_scalar: bool, is_weak: bool
+) -> ArrayOperand | None:
+    """Return the operand for a view of an array; None if the owner has gaps."""
+    layout = array.shape, array.strides, array.dtype
+    offset = address_of(array) - address_of(owner)
+    is_whole = not offset and layout == (owner.shape, owner.strides, owner.dtype)
+    if not is_whole and not owner.flags.forc:
+        return None
+    return ArrayOperand(argument, serial, is_whole, offset, *layout, is_scalar, is_weak)
+
+
+def _bound(part: Any, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
+    kind = type(part)
+    if kind is ArrayOperand:
+        return part.value(arguments, arrays)
+    if kind is tuple or kind is list:
+        return kind([_bound(each, arguments, arrays) for each in part])
+    if kind is dict:
+        return {name: _bound(each, arguments, arrays) for name, each in part.items()}
+    if kind is slice:
+        return slice(*[_bound(each, arguments, arrays) for each in (part.start, part.stop, part.step)])
+    return part
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    kind = type(value)
+    if kind is dict:
+        return list(value.values())
+    if kind is slice:
+        return value.start, value.stop, value.step
+    return value if kind in (tuple, list) else ()
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if type(value) in (tuple, list, dict, slice):
+        for part in _parts(value):
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _described(value: Any) -> Any:
+    kind = type(value)
+    if kind is ArrayOperand:
+        return tuple(value)
+    if kind is np.ndarray:
+        return value.dtype.str, value.shape, value.tobytes()
+    if kind in (tuple, list, dict, slice):
+        names = tuple(value) if kind is dict else ()
+        return kind.__name__, names, [_described(part) for part in _parts(value)]
+    return kind.__name__, value

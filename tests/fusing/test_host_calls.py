@@ -1,0 +1,193 @@
+"""Calls of functions that are no requests, which replays make between two segments of a plan."""
+
+import numpy as np
+import pytest
+from helpers.nested import assert_parts
+
+import pycudakit as pk
+
+pytestmark = pytest.mark.usefixtures("really_replayed")
+SIZE = 3000  # smaller than the arrays that `take` needs
+
+
+def vector(seed, size=SIZE):
+    return np.random.default_rng(seed).integers(0, 100, size).astype("f8")
+
+
+def indices(seed, size=SIZE):
+    return np.random.default_rng(seed).integers(1 - size, size, size)
+
+
+def square(seed, size=40):
+    return np.random.default_rng(seed).random((size, size)) + size * np.eye(size)
+
+
+def gathers(x, i):
+    for _ in range(4):
+        x = 0.5 * x + 0.25 * x[i]
+    return x, x[i][:5]
+
+
+def takes(x, i):
+    return np.take(x * 2, i) + np.take(x, i, mode="wrap"), np.take_along_axis(x, np.abs(i), 0)
+
+
+def rows_and_columns(a):
+    return a[[0, 2, -1]] * 2, a[:, [1, 3]] + 1, a[[0, 1], [2, 3]].sum()
+
+
+def sorts(x):
+    order = np.argsort(x, kind="stable")
+    return np.sort(x * 2)[::-1] + order, np.searchsorted(np.sort(x), x[:10] * 1.5)
+
+
+def statistics(x):
+    return np.median(x) + x, np.percentile(x * 2, [10, 50]), np.histogram(x, 8, (0, 100))[0] * 2
+
+
+def interpolates(x):
+    return np.interp(x * 0.5, np.arange(5.0), np.array([1.0, 3.0, 2.0, 0.0, 4.0])) + 1
+
+
+def solves(a):
+    x = np.ones(len(a))
+    for _ in range(3):
+        residual = a @ x - 1
+        x = x - np.linalg.solve(a, residual)
+    values, vectors = np.linalg.eigh(a + a.T)
+    return x, values * 2, np.abs(vectors), np.linalg.det(a) > 0
+
+
+def loop_until_sorted(x, i):
+    turns = 0
+    while np.max(x) > 5:
+        x = np.sort(x)[::-1][np.abs(i)] * 0.5
+        turns += 1
+    return x, turns
+
+
+def writes(x, i):
+    y = np.zeros_like(x)
+    y[i] = x * 2
+    np.add.at(y, i, 1.0)
+    y[[1, 2, 5]] += x[:3]
+    np.put(y, [3, 4], [7.0, 8.0])
+    return y + x
+
+
+def writes_to_an_argument(x, i):
+    x += 1
+    x[i] = 5
+    x[::2] *= 2
+    np.subtract.at(x, i[:100], 0.5)
+    return x.sum()
+
+
+def distinct(x):
+    values = np.unique(x % 7)
+    return values * 2, np.nonzero(x > 98)[0] + 1
+
+
+VECTORS = [gathers, takes, loop_until_sorted, writes, writes_to_an_argument]
+BODIES = {body: lambda seed: (vector(seed), indices(seed)) for body in VECTORS}
+BODIES |= {body: lambda seed: (vector(seed),) for body in (sorts, statistics, interpolates, distinct)}
+BODIES |= {body: lambda seed: (square(seed),) for body in (rows_and_columns, solves)}
+
+
+def assert_close(one, other):
+    one, other = np.asarray(one), np.asarray(other)
+    assert (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_each_call_has_numpys_result(engine, body):
+    fused = pk.fuse(body)
+    for seed in (0, 1, 2, 3, 0, 1, 2, 3):
+        ours, numpys = BODIES[body](seed), BODIES[body](seed)
+        kept = fused(*ours)
+        assert_parts(kept, body(*numpys), assert_close)
+        assert_parts(ours, numpys, assert_close)
+        if seed == 3:  # memory of a result is not used again
+            again = fused(*BODIES[body](0))
+            assert_parts(kept, body(*BODIES[body](3)), assert_close)
+            assert_parts(again, body(*BODIES[body](0)), assert_close)
+    if engine == "cpu":
+        assert "replayed" in pk.last_call().reason
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_under_auto(body):
+    """The engine of a replay is that of its capture."""
+    fused = pk.fuse(body)
+    with pk.engine("auto"):
+        for seed in range(40):
+            ours, numpys = BODIES[body](seed), BODIES[body](seed)
+            assert_parts(fused(*ours), body(*numpys), assert_close)
+            assert_parts(ours, numpys, assert_close)
+
+
+def test_an_index_out_of_range(engine):
+    """The exception is NumPy's, and so is the argument, which was written to before."""
+
+    def body(x, i):
+        x += 1
+        y = x[i] * 2
+        x[i] = 0
+        return y
+
+    fused = pk.fuse(body)
+    for turn in range(6):
+        x, i = vector(turn), indices(turn)
+        others = x.copy(), i.copy()
+        if turn % 2:
+            i[7] = others[1][7] = SIZE
+            for function, arguments in ((fused, (x, i)), (body, others)):
+                with pytest.raises(IndexError, match=f"index {SIZE} is out of bounds"):
+                    function(*arguments)
+        else:
+            np.testing.assert_array_equal(fused(x, i), body(*others))
+        np.testing.assert_array_equal(x, others[0])
+
+
+def test_a_singular_matrix(engine):
+    fused = pk.fuse(lambda a: np.linalg.solve(a, a[0] * 2) + 1)
+    for turn in range(6):
+        a = square(turn) * (turn % 2 == 0)
+        if turn % 2:
+            with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+                fused(a)
+        else:
+            np.testing.assert_allclose(fused(a), np.linalg.solve(a, a[0] * 2) + 1)
+
+
+def test_constants_stay(engine):
+    """A replay's constants are not those that the caller gets, and may write to."""
+
+    def body(x):
+        table = np.arange(5.0)
+        return np.sort(table), np.take(table, [4, 2]), x + 1
+
+    fused = pk.fuse(body)
+    for seed in range(5):
+        got = fused(vector(seed))
+        assert_parts(got, body(vector(seed)), assert_close)
+        for part in got:
+            part[...] = -1
+
+
+def test_the_host_calls_are_graph_breaks_and_numpys_time(engine):
+    fused = pk.fuse(solves)
+    for _ in range(4):
+        fused(square(1, 100))
+    call = pk.last_call()
+    assert any("numpy.linalg.solve()" in each.name for each in call.breaks)
+    (numpys,) = (row for row in call.rest if row.function == "NumPy")
+    assert 0 < numpys.seconds < call.seconds
+
+
+def test_a_masked_selection_is_not_replayed(engine):
+    fused = pk.fuse(lambda x: x[x > 50].sum())
+    for seed in range(4):
+        assert fused(vector(seed)) == vector(seed)[vector(seed) > 50].sum()
+    assert "replayed" not in pk.last_call().reason

@@ -83,14 +83,38 @@ def writes_to_an_argument(x, i):
     return x.sum()
 
 
+def reads_before_writes(x, i):
+    """Operations that are deferred read the array as it was before."""
+    y = x * 2
+    before, total = y + 1, y.sum()
+    y[i] = -1
+    np.fill_diagonal(y[:100].reshape(10, 10), 7)
+    np.putmask(y, y < 0, 3)
+    after = y + 1
+    np.maximum.at(y, [0, 1], 50.0)
+    return before, total, after, y
+
+
+def rows_of_an_argument(a, i):
+    row = a[i[0] % 3]
+    row[0] = 9
+    return a[i[:4] % 3] + row, a
+
+
+def numbers_as_operands(x, t):
+    return np.median(x * t), np.interp(t, x[:0:-1] * 0 + np.arange(len(x) - 1), x[1:]), np.sort(x)[2] * t
+
+
 def distinct(x):
     values = np.unique(x % 7)
     return values * 2, np.nonzero(x > 98)[0] + 1
 
 
-VECTORS = [gathers, takes, loop_until_sorted, writes, writes_to_an_argument]
+VECTORS = [gathers, takes, loop_until_sorted, writes, writes_to_an_argument, reads_before_writes]
 BODIES = {body: lambda seed: (vector(seed), indices(seed)) for body in VECTORS}
 BODIES |= {body: lambda seed: (vector(seed),) for body in (sorts, statistics, interpolates, distinct)}
+BODIES[rows_of_an_argument] = lambda seed: (square(seed), indices(seed))
+BODIES[numbers_as_operands] = lambda seed: (vector(seed), 1.5 + seed)
 BODIES |= {body: lambda seed: (square(seed),) for body in (rows_and_columns, solves)}
 
 
@@ -112,7 +136,7 @@ def test_each_call_has_numpys_result(engine, body):
             again = fused(*BODIES[body](0))
             assert_parts(kept, body(*BODIES[body](3)), assert_close)
             assert_parts(again, body(*BODIES[body](0)), assert_close)
-    if engine == "cpu":
+    if engine == "cpu" and body is not rows_of_an_argument:  # a view by a computed number
         assert "replayed" in pk.last_call().reason
 
 

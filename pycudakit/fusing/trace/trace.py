@@ -304,11 +304,15 @@ class Trace(IndexingTrace):
         return wrapped
 
     def _host_call(
-        self, capture: Capture, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+        self,
+        capture: Capture,
+        function: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        writes: bool = False,
     ) -> HostCall | None:
         """Return a call as one of a replay; None if it cannot be that."""
-        writes = _writes(function)
-        is_known = writes or _is_pure(function, keywords)
+        is_known = _writes(function) if writes else _is_pure(function, keywords)
         if not is_known or not capture.takes_host_calls or self.has_stopped_deferring:
             return None
         try:
@@ -349,9 +353,9 @@ class Trace(IndexingTrace):
     ) -> bool:
         """Write to a tracer's array by a host call of a replay; return False if that is impossible."""
         capture, buffer = self.capture, tracer.node.buffer
-        if capture is None or buffer is None or not _writes(function):
+        if capture is None or buffer is None:
             return False
-        call = self._host_call(capture, function, (tracer, *rest), keywords)
+        call = self._host_call(capture, function, (tracer, *rest), keywords, writes=True)
         if call is None or type(call.arguments[0]) is not ArrayOperand:
             return False
         self.compute_readers(buffer)

@@ -425,6 +425,9 @@ values = st.one_of(
     st.builds("np.minimum({}, {}) + 1".format, variables, variables),
     st.builds("{}.copy()".format, variables),
     st.builds("np.abs({} - {}.max())".format, variables, variables),
+    st.builds("np.sort({})[::-1] % 13".format, variables),
+    st.builds("{}[picked]".format, variables),
+    st.builds("np.median({}) + {}".format, variables, variables),
 )
 conditions = st.one_of(
     st.builds("{}.max() > {}".format, variables, st.integers(3, 20)),
@@ -438,6 +441,8 @@ assignments = st.one_of(
     st.builds("{}[1:-1] = {}[2:] + 1".format, variables, variables),
     st.builds("{} += {}[0]".format, variables, variables),
     st.builds("{}[3] = 7".format, variables),
+    st.builds("{}[picked[:9]] = {}[:9]".format, variables, variables),
+    st.builds("np.add.at({}, picked, 1.0)".format, variables),
 ).map(lambda text: [text])
 returns = st.builds("return {}, {}.sum(), {}[2:7]".format, variables, variables, variables).map(
     lambda text: [text]
@@ -473,6 +478,7 @@ simple = st.lists(assignments, min_size=1, max_size=3).map(
 blocks = st.recursive(st.one_of(simple, simple, returns), _compound, max_leaves=8)
 
 
+START = "c, picked = a + b, np.arange(len(a)) * 7 % len(a)"
 programs = given(blocks, st.lists(st.integers(0, 5), min_size=5, max_size=9))
 
 
@@ -494,7 +500,7 @@ def test_random_programs_on_a_fake_gpu(small_gpu, lines, seeds):
 
 def check_program(lines, seeds, size):
     scope = {"np": np}
-    text = "\n".join(["def body(a, b):", *_indented(["c = a + b", *lines, "return a, b, c, c.max()"])])
+    text = "\n".join(["def body(a, b):", *_indented([START, *lines, "return a, b, c, c.max()"])])
     exec(text, scope)
     body = scope["body"]
     fused = pk.fuse(body)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Any
 
 import pycudakit as pk
@@ -38,11 +36,3 @@ def engines(say: Say) -> list[EngineName]:
     if "cuda" in present and not driver_jit.has_native_code(0):
         say("cuda: the GPU's driver compiles kernels at first use, which takes seconds, and caches them.")
     return present
-
-
-def warn_if_busy(say: Say) -> None:
-    """Warn if other programs use the processors, since times mean little then."""
-    with contextlib.suppress(AttributeError, OSError):  # the system has no load average
-        load, processors = os.getloadavg()[0], os.cpu_count() or 1
-        if load > processors:
-            say(f"This machine is busy (load {load:.1f}, processors {processors}): times mean little.")

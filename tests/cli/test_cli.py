@@ -12,7 +12,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit.__main__ import main
-from pycudakit._cli import bench, common
+from pycudakit._cli import bench
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
@@ -134,14 +134,14 @@ def test_selftest_checks_families(capsys, monkeypatch):
     assert "argsort" not in printed
 
 
-@pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="the system does not tell")
-def test_warning_on_a_busy_machine(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    said = []
-    for load in (0.5, 4.0, 4.1):
-        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        common.warn_if_busy(said.append)
-    assert said == ["This machine is busy (load 4.1, processors 4): times mean little."]
+@needs_cpu
+@pytest.mark.parametrize(("share", "is_busy"), [(0.89, True), (0.9, False), (1.01, False)])
+def test_bench_warns_on_a_busy_machine(capsys, monkeypatch, share, is_busy):
+    monkeypatch.setattr(bench, "processor_share", lambda: share)
+    monkeypatch.setattr(bench, "FAMILIES", {"add": bench.FAMILIES["add"]})
+    assert main(["bench", "--quick"]) == 0
+    warning = "This machine is busy: 89% of the processors are free, so times mean little."
+    assert (warning in capsys.readouterr().out) == is_busy
 
 
 @needs_cpu

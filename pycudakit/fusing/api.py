@@ -29,10 +29,10 @@ from pycudakit._interop.foreign_arrays import (
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import (
+    REASON_COMPARED,
     REASON_CPU_FASTER,
     REASON_CUDA_FASTER,
     REASON_NUMPY_FASTER_FOR_SIZE,
-    REASON_NUMPY_MEASURED,
 )
 from pycudakit._runtime.interrupts import ended_a_call
 from pycudakit._runtime.lru_cache import LRUCache
@@ -276,9 +276,9 @@ class Fused(Generic[P, R]):
         """Run and time the call; store the fastest engine once enough calls were measured."""
         began, plans = time.perf_counter(), self._plans.captured
         if engine == "numpy":
-            result = self._run_by_numpy(args, kwargs, REASON_NUMPY_MEASURED)
+            result = self._run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda":
-            result = self._run_on_cuda(arrays, args, kwargs)
+            result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
         elif (answer := self._run_replayed(args, kwargs, autotuner)) is not NotImplemented:
             result = answer
         else:
@@ -298,7 +298,8 @@ class Fused(Generic[P, R]):
         signature = host_replay.signature_of(self, "cpu", args, kwargs)
         if signature is None:
             return NotImplemented
-        answer = self._plans.replay(signature, REASON_CPU_FASTER)
+        reason = REASON_CPU_FASTER if autotuner is None else REASON_COMPARED
+        answer = self._plans.replay(signature, reason)
         is_measured = autotuner is not None
         if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
             self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
@@ -307,7 +308,7 @@ class Fused(Generic[P, R]):
 
         def begin_trace() -> Trace:
             trace = Trace(self._name, HANDLERS, strict=False)
-            trace.reason = REASON_CPU_FASTER
+            trace.reason = reason
             return trace
 
         with context.override(engine="cpu", fallback="numpy"):
@@ -334,11 +335,13 @@ class Fused(Generic[P, R]):
 
         return run_numpy(self._name, reason, compute)
 
-    def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
+    def _run_on_cuda(
+        self, arrays: list[Any], args: Any, kwargs: Any, reason: str = REASON_CUDA_FASTER
+    ) -> Any:
         """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
         signature = None if self._strict else host_replay.signature_of(self, "cuda", args, kwargs)
         if signature is not None:
-            answer = self._plans.replay(signature, REASON_CUDA_FASTER)
+            answer = self._plans.replay(signature, reason)
             if answer is not NotImplemented:
                 return answer
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
@@ -346,7 +349,7 @@ class Fused(Generic[P, R]):
 
         def begin_trace() -> Trace:
             traces.append(Trace(self._name, HANDLERS, self._strict))
-            traces[0].reason = REASON_CUDA_FASTER
+            traces[0].reason = reason
             return traces[0]
 
         with context.override(engine="cuda"):

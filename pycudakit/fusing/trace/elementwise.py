@@ -451,6 +451,7 @@ def conversion(dtype: DType) -> ElementFunction:
     """Return the function that casts to a dtype, or copies."""
 
     def astype(a: Any, **_: Any) -> Any:
-        return np.asarray(a).astype(dtype)[()]
+        result = np.asarray(a).astype(dtype)
+        return result if result.ndim else result[()]
 
     return ElementFunction("astype", astype, non_ufuncs.astype_function(dtype).write)

@@ -40,6 +40,7 @@ REASON_NUMPY_FASTER_FOR_SIZE = "auto: NumPy is fastest at this size"
 REASON_NUMPY_FASTER = "auto: NumPy's function is fastest"
 REASON_NUMPY_FASTER_FOR_LAYOUT = "auto: NumPy's function is fastest for this memory layout"
 REASON_NUMPY_MEASURED = "auto: NumPy's time is measured"
+REASON_CPU_MEASURED = "auto: the CPU engine's time is measured"
 REASON_CPU_FASTER = "auto: the CPU engine is fastest"
 REASON_CUDA_FASTER = "auto: the CUDA engine is fastest"
 

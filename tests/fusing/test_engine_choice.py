@@ -54,6 +54,18 @@ def test_the_quicker_one_is_taken(measured, slow):
     assert engines[5] == ("cpu" if slow == "numpy" else "numpy")
 
 
+def test_a_measured_call_was_not_requested(measured):
+    """Captured calls run on a named engine, which `auto` has named."""
+    body = pk.fuse(lambda x: np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x))))
+    reasons = []
+    with pk.engine("auto"):
+        for _ in range(CALLS):
+            body(np.linspace(0, 1, 100_000))
+            reasons.append(pk.last_call().reason)
+    assert [reason.partition(": ")[0] for reason in reasons] == ["auto"] * CALLS
+    assert "auto: the CPU engine's time is measured" in reasons
+
+
 def test_other_numbers_are_not_compared(measured):
     @pk.fuse
     def body(x, steps):

@@ -79,11 +79,12 @@ class Guards:
 
     def evaluate(self) -> tuple[Any, ...]:
         """Return the key of the current values; raise ImpureError for a mutable value."""
-        values, (last_values, values_key) = [read() for read in self._reads], self._last
+        last_values, values_key = self._last
         try:
+            values = [read() for read in self._reads]
             for read in self._attribute_reads:
                 values += read()
-        except AttributeError:
+        except (AttributeError, ValueError):  # it has been deleted: the body raises NumPy's or Python's error
             raise ImpureError from None
         # The supported values are immutable: the same objects give the same key.
         if len(values) != len(last_values) or not all(map(is_, values, last_values)):

@@ -296,6 +296,26 @@ def test_a_function_that_replaces_numpys(engine, monkeypatch):
         np.testing.assert_array_equal(fused(x), maximum(x, 0.5) + turn)
 
 
+def test_variables_and_attributes_that_are_deleted(engine, monkeypatch):
+    factor = 3.0
+
+    def body(x):
+        return np.maximum(x, 0.5) * factor
+
+    fused, x = pk.fuse(body), numbers(20)
+    for _ in range(4):
+        fused(x)
+    with monkeypatch.context() as patch:
+        patch.delattr(np, "maximum")
+        with pytest.raises(AttributeError, match="module 'numpy' has no attribute 'maximum'"):
+            fused(x)
+    np.testing.assert_array_equal(fused(x), np.maximum(x, 0.5) * 3.0)
+    (cell,) = body.__closure__
+    del cell.cell_contents
+    with pytest.raises(NameError, match="factor"):
+        fused(x)
+
+
 def test_values_that_python_looks_at(engine):
     fused = pk.fuse(lambda x: x + 1 if x.sum() > 10 else x - 1)
     for _ in range(3):

@@ -198,6 +198,18 @@ def test_a_mask_without_out_warns_of_the_callers_line(engine):
     assert met[0].filename == __file__
 
 
+@pytest.mark.parametrize("fuse", [pk.fuse, lambda function: function], ids=["fused", "called"])
+def test_composites_warn_of_the_callers_line(engine, fuse):
+    """Python shows a DeprecationWarning only if the line is the user's."""
+    bodies = {"Degrees of freedom": lambda x: pk.cov(x[:, :1])}
+    if np.lib.NumpyVersion("2.0.0") <= np.lib.NumpyVersion(np.__version__) < "2.5.0":
+        bodies["2-dimensional vectors"] = lambda x: pk.cross(x, x)
+    for text, body in bodies.items():
+        with np.errstate(all="ignore"), pytest.warns(Warning, match=text) as met:
+            fuse(body)(np.ones((40, 2)))
+        assert [one.filename for one in met if text in str(one.message)] == [__file__]
+
+
 def test_nan_to_num_writes_to_its_argument(engine):
     x = np.array([1.0, np.nan, np.inf])[::2]
     assert pk.nan_to_num(x, copy=False, posinf=5.0) is x

@@ -162,6 +162,9 @@ LOWERINGS: dict[str, Lowering] = {
 }
 
 
+# NumPy's own, whatever tests put in their places.
+UFUNCS: dict[str, Any] = {name: each for name, each in vars(np).items() if isinstance(each, np.ufunc)}
+
 # Before NumPy 2.1, Python numbers had no type under the rule "equiv".
 _NUMBERS_HAVE_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
@@ -175,7 +178,7 @@ def resolve(
     casting: str,
 ) -> tuple[DType, ...]:
     """Return the types of the loop that NumPy's ufunc selects; raise NumPy's error if it has none."""
-    ufunc = getattr(np, name)
+    ufunc = UFUNCS[name]
     keywords = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
     # NumPy's resolve_dtypes crashes on Python numbers under the rule "equiv"; "no" is the same rule here,
     # where byte orders are native, but takes such numbers as any type.
@@ -202,7 +205,7 @@ def write_ufunc(
 ) -> tuple[Value, ...]:
     """Apply a NumPy ufunc, by name, with NumPy's promotion and errors."""
     types = tuple(a.type if isinstance(a, WeakScalar) else a.dtype for a in arguments)
-    ufunc = getattr(np, name)
+    ufunc = UFUNCS[name]
     name, outputs = ufunc.__name__, ufunc.nout  # aliases such as `true_divide` become one name
     loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
     if name in ACCEPTS_ANY_INTEGER:

@@ -187,8 +187,8 @@ def combine_calls(
 ) -> Call:
     """Combine several calls to one, with the engine and the reason of the longest.
 
-    Parts that NumPy computed come last, if they are not passes: they are timed in some calls only. The
-    duration is that of the parts together if `wall_seconds` is None.
+    Unless the parts are passes, one that NumPy computed is the longest only if there are no others, as
+    these are not always timed. The duration is that of the parts together if `wall_seconds` is None.
     """
     longest = max(parts, key=lambda part: (are_passes or part.engine != "numpy", part.seconds or 0.0))
     notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # notes of `add_reason`

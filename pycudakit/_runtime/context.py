@@ -18,6 +18,7 @@ EngineName = Literal["auto", "cuda", "cpu", "numpy"]
 ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 NO_FAST_PATH = "watched"  # in place of an engine: calls are observed and must take the general path
 REASON_ENGINE_REQUESTED = "the requested engine"  # the reason of a call on a named engine
+REASON_CUDA_FAILED = "auto: the CUDA engine failed"  # of a call that the CPU engine took over
 
 Devices = Literal["all"] | tuple[int, ...] | None
 Fallback = Literal["numpy"] | None

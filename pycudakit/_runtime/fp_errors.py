@@ -39,6 +39,11 @@ def caller_stacklevel() -> int:
     return level
 
 
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of the first line outside the package, also if a composite, which may be traced, calls this."""
+    warnings.warn(message, category, stacklevel=caller_stacklevel())
+
+
 def report_fp_flags(by_function: dict[str, int]) -> None:
     """Report the floating-point flags of several functions, by NumPy's names, as `np.errstate` demands."""
     for name, flags in by_function.items():
@@ -51,7 +56,7 @@ def warn_or_raise(kind: str, message: str) -> None:
     """Raise, warn or print a message, if `np.errstate` demands it."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "warn":
-        warnings.warn(message, RuntimeWarning, stacklevel=caller_stacklevel())
+        warn_caller(message, RuntimeWarning)
     elif mode == "raise":
         raise FloatingPointError(message)
     elif mode == "print":

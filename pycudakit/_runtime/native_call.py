@@ -538,7 +538,7 @@ def warn_of_fallback(error: errors.Error) -> None:
 
 def fallback_choice(choice: EngineChoice, detail: str = "") -> EngineChoice:
     """Return the choice of the CPU engine after a failure of the CUDA engine."""
-    return EngineChoice(choice.function, "cpu", f"auto: the CUDA engine failed{detail}")
+    return EngineChoice(choice.function, "cpu", context.REASON_CUDA_FAILED + detail)
 
 
 class _UnpreparedCall(NativeCall):

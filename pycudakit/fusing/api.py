@@ -192,14 +192,23 @@ class Fused(Generic[P, R]):
         return result
 
     def _run_captured(
-        self, args: Any, kwargs: Any, capture: Capture, begin_trace: Callable[[], Trace] | None = None
+        self,
+        args: Any,
+        kwargs: Any,
+        capture: Capture,
+        begin_trace: Callable[[], Trace] | None = None,
+        reason: str = "",
     ) -> Any:
-        """Run the call traced, while a capture observes its library calls."""
+        """Run the call traced, while a capture observes its library calls.
+
+        `reason` is that of `auto` for the engine.
+        """
         # A capture defers operations that are otherwise computed at once. A number that is then needed is no
         # graph break of the function: a call that is not captured finds those.
         # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
         trace = begin_trace() if begin_trace else Trace(self._name, HANDLERS, strict=False)
         trace.begun_capture = capture
+        trace.reason = trace.reason or reason
         with observe_entries(capture.on_native_call):
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
 
@@ -298,21 +307,15 @@ class Fused(Generic[P, R]):
         signature = host_replay.signature_of(self, "cpu", args, kwargs)
         if signature is None:
             return NotImplemented
-        reason = REASON_CPU_FASTER if autotuner is None else REASON_COMPARED
-        answer = self._plans.replay(signature, reason)
         is_measured = autotuner is not None
+        reason = REASON_COMPARED if is_measured else REASON_CPU_FASTER
+        answer = self._plans.replay(signature, reason)
         if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
             self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
             return answer
         patience = MAX_PATIENCE if autotuner is None else autotuner.patience
-
-        def begin_trace() -> Trace:
-            trace = Trace(self._name, HANDLERS, strict=False)
-            trace.reason = reason
-            return trace
-
         with context.override(engine="cpu", fallback="numpy"):
-            run_captured = functools.partial(self._run_captured, args, kwargs, begin_trace=begin_trace)
+            run_captured = functools.partial(self._run_captured, args, kwargs, reason=reason)
             return self._plans.capture(signature, self._name, run_captured, patience)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
@@ -364,7 +367,9 @@ class Fused(Generic[P, R]):
                 warn_of_fallback(error)
                 restore_rng_state()
         with context.override(engine="cpu"):
-            return self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+            trace = Trace(self._name, HANDLERS, self._strict)
+            trace.reason = context.REASON_CUDA_FAILED
+            return self._run_traced(trace, arrays, args, kwargs)
 
     @functools.cached_property
     def guards(self) -> Guards | None:

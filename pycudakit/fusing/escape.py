@@ -3,8 +3,8 @@
 Tracers escape if they outlive the call: a method stores a result in an attribute, a closure appends one to a
 list. After the call, the objects reachable from the function and its arguments are searched, and arrays
 replace the escaped tracers. The search is limited and runs only if tracers are left; a tracer that it misses
-still works as an array. Alias analysis finds arguments that the function
-also reaches by another path, as by a global variable or an attribute.
+still works as an array. Alias analysis finds arguments that the function also reaches by another path, as by
+a global variable or an attribute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def replace_escaped_tracers(
 ) -> None:
     """Replace tracers, while any are left, in all that is reachable from these objects.
 
-    `to_caller` returns the caller's array of a tracer, or list of a copy; else the object that it gets.
+    `to_caller` returns the array of a tracer, the caller's list or dict in place of the body's copy of it,
+    and other objects as they are.
     """
     seen: set[int] = set()
     pending, long = deque(roots), deque[Any]()  # long containers come last

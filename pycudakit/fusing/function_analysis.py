@@ -41,8 +41,8 @@ from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, Ob
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
-    CAPTURED_ARRAY,
     PLAIN,
+    SUPPORTED_ARRAY,
     UNKNOWN,
     Container,
     Each,
@@ -66,8 +66,8 @@ _OUTERMOST = 1  # the number of the fused function's frame
 _GENERATOR_FLAG = inspect.CO_GENERATOR
 _COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
-# Bits of an instruction. The first three say which instructions may run after it, and before the next
-# operation that the trace surely records: there the scheduler asks again.
+# Bits of an instruction. The first three tell which instructions may run between it and the next operation
+# that the trace surely records, where the scheduler asks again.
 RISK_AHEAD = 1  # a risky one
 MAY_RETURN = 2  # the function's last one, so that the caller's bits decide
 RISK_ON_RAISE = 4  # a risky one in a handler, if this instruction raises
@@ -92,7 +92,7 @@ class Analysis:
     bits
         By the id of a code object, the bits at each byte offset, as long as no number is concrete.
     bits_beside_concrete
-        The same once some are, whose operations are not recorded.
+        The same once some numbers are concrete: operations of these are not recorded.
     risks
         The risky instructions.
     dispatched
@@ -110,10 +110,10 @@ class Analysis:
         self.bits_beside_concrete: dict[int, bytearray] = {}
         self.codes: list[CodeType] = []  # keeps the ids valid
         self.dispatched: dict[CodeType, set[int]] = {}
-        # Functions whose calls are rewritten (`dispatched_calls`): the new code by the id of the original,
-        # and the id of the original by that of the new code.
-        self._dispatching: dict[int, CodeType] = {}
-        self._written_in: dict[int, int] = {}
+        # Code whose calls are rewritten (`dispatched_calls`): the new code by the id of the original, and the
+        # id of the original by the id of the new code.
+        self._rewritten: dict[int, CodeType] = {}
+        self._originals: dict[int, int] = {}
         self.risks: list[Risk] = []
         self.concrete_numbers: dict[
             tuple[int, int], str
@@ -153,11 +153,11 @@ class Analysis:
 
     def dispatching(self, code: CodeType, dispatch: Callable[..., Any], all_calls: bool = False) -> CodeType:
         """Return code that runs in place of a function's, and dispatches the calls that need it, or all."""
-        found = self._dispatching.get(id(code))
+        found = self._rewritten.get(id(code))
         if found is None:
             is_analysed = id(code) in self.bits and not self.unanalysed
             calls = self.dispatched if is_analysed and not all_calls else None
-            found = self._dispatching[id(code)] = with_dispatched_calls(code, calls, dispatch)
+            found = self._rewritten[id(code)] = with_dispatched_calls(code, calls, dispatch)
             self._copy_bits(code, found)
         return found
 
@@ -178,7 +178,7 @@ class Analysis:
     def _copy_bits(self, code: CodeType, new: CodeType) -> None:
         if new is not code:
             self.codes += [code, new]
-            self._written_in[id(new)] = id(code)
+            self._originals[id(new)] = id(code)
             for bits in (self.bits, self.bits_beside_concrete):
                 if id(code) in bits:
                     bits[id(new)] = bits[id(code)]
@@ -228,7 +228,7 @@ class Analysis:
         return ""
 
     def _reason_at(self, code: int, offset: int) -> str:
-        code = self._written_in.get(code, code)
+        code = self._originals.get(code, code)
         begins = [begin for of, begin in self.concrete_numbers if of == code and begin <= offset]
         return self.concrete_numbers[code, max(begins)]
 
@@ -384,7 +384,7 @@ class _Round:
     def _argument(self, source: ArgumentSource) -> Any:
         kind = self._facts.kind_at(source)
         if type(kind) is Listed:
-            is_shared = kind.kind in (ARRAY, CAPTURED_ARRAY)  # not copied for the call
+            is_shared = kind.kind in (ARRAY, SUPPORTED_ARRAY)  # not copied for the call
             self._facts.store(source, UNKNOWN if is_shared else kind.kind)
             return Container(source)
         return kind

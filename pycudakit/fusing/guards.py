@@ -2,7 +2,8 @@
 
 A fused function can be replayed if its bytecode has no side effects and its globals, closure cells and
 defaults are constants, modules and functions that are known, or other pure functions. The guards are the
-values of these free variables: a replay is valid as long as they are unchanged.
+values of these free variables, and of the attributes of NumPy's modules that it reads, which a test may
+replace: a replay is valid as long as they are unchanged.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from functools import lru_cache, partial
-from operator import is_
+from operator import attrgetter, is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit.fusing.bytecode.code_uses import code_uses
+from pycudakit.fusing.bytecode.known_calls import module_of
 from pycudakit.fusing.execute.capture import key_of_constant
 
 MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
+_NUMPY = ("numpy", "math")
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
 _NAMES = """abs bool divmod enumerate float int isinstance issubclass len max min pow range reversed round
 slice sum tuple zip"""
@@ -63,13 +66,26 @@ class Guards:
     def __init__(self, function: FunctionType) -> None:
         self._reads: list[Callable[[], Any]] = []  # each returns the current value of a free variable
         self._functions: list[Any] = []  # whose free variables are among them
+        self._modules: dict[ModuleType, set[str]] = {}  # of NumPy, with the attributes that are read
+        self._attribute_reads: list[Callable[[], tuple[Any, ...]]] = []  # those of one module each
+        self._first_attributes: dict[int, Any] = {}  # by id: they stand for themselves in a key
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self._add(function)
+        for module, names in self._modules.items():
+            read = partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
+            self._attribute_reads.append(read)
+            self._first_attributes.update((id(value), value) for value in read())
         self.evaluate()
 
     def evaluate(self) -> tuple[Any, ...]:
         """Return the key of the current values; raise ImpureError for a mutable value."""
-        values, (last_values, values_key) = [read() for read in self._reads], self._last
+        last_values, values_key = self._last
+        try:
+            values = [read() for read in self._reads]
+            for read in self._attribute_reads:
+                values += read()
+        except (AttributeError, ValueError):  # it has been deleted: the body raises NumPy's or Python's error
+            raise ImpureError from None
         # The supported values are immutable: the same objects give the same key.
         if len(values) != len(last_values) or not all(map(is_, values, last_values)):
             values_key = tuple([self._key_of(value) for value in values])
@@ -78,6 +94,8 @@ class Guards:
 
     def _key_of(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)
+        if id(value) in self._first_attributes:
+            return id(value)
         if kind is tuple and depth < MAX_DEPTH:
             return kind, tuple([self._key_of(part, depth + 1) for part in value])
         if (key := key_of_constant(value)) is not None:
@@ -101,7 +119,24 @@ class Guards:
         self._reads += [*readers, partial(_named_defaults, function)]
         for read in readers:
             value = read()
-            if _is_fused(value) or (type(value) is FunctionType and not _is_pure(value)):
+            if isinstance(value, ModuleType):
+                self._add_module(value, code_uses(function.__code__).attributes)
+            elif _is_fused(value) or (type(value) is FunctionType and not _is_pure(value)):
+                self._add(value)
+
+    def _add_module(self, module: ModuleType, attributes: frozenset[str]) -> None:
+        """Add the attributes of a module of NumPy's that a function may read, and those of its modules."""
+        if module.__name__.partition(".")[0] not in _NUMPY:
+            return
+        known = self._modules.setdefault(module, set())
+        for name in attributes - known:
+            if name not in vars(module):
+                continue
+            known.add(name)
+            value = vars(module)[name]
+            if isinstance(value, ModuleType):
+                self._add_module(value, attributes)
+            elif not _is_numpys(value):
                 self._add(value)
 
 
@@ -130,9 +165,15 @@ def _is_pure(value: Any) -> bool:
         return False
     if isinstance(value, np.ufunc) or value in _BUILTINS:
         return True
-    module = value.__module__ or ""
+    module = module_of(value)
     is_in_known_module = module.partition(".")[0] in ("math", "numpy", _OURS) and ".random" not in module
     return is_in_known_module and not _is_impure(value.__name__)
+
+
+def _is_numpys(value: Any) -> bool:
+    """Return True if an attribute of NumPy's modules is NumPy's or Python's: no test has replaced it."""
+    owner = value if isinstance(value, (type, FunctionType, BuiltinFunctionType)) else type(value)
+    return module_of(owner).partition(".")[0] in ("", "builtins", *_NUMPY)
 
 
 def _is_impure(name: str) -> bool:

@@ -240,6 +240,7 @@ def test_a_generator_draws_again_where_the_gpu_failed(library, monkeypatch):
     monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", "1")
     with pk.engine("auto"), pytest.warns(RuntimeWarning, match="took over|takes over"):
         result = function(ours, x)
+    assert pk.last_call().reason.startswith("auto: the CUDA engine failed")
     monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
     np.testing.assert_allclose(result, want, rtol=1e-12)
     np.testing.assert_allclose(ours.random(9), theirs.random(9), rtol=1e-12)

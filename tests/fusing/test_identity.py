@@ -157,6 +157,11 @@ OWNERS = {
     "stack in Fortran order": lambda x: np.stack([x.T, x.T]),
     "elementwise": lambda x: x * 2,
     "scan": lambda x: np.cumsum(x, axis=1),
+    "copy": lambda x: (x.copy(), x.T.copy("K"), x.flatten()),
+    "astype": lambda x: x.astype("f4"),
+    "repeat": lambda x: (np.repeat(x, 2), np.repeat(x, 2, axis=1)),
+    "dot": lambda x: np.dot(x, x.T),
+    "pycudakit's functions": lambda x: (pk.dot(x, x.T), pk.repeat(x, 2)),
 }
 
 
@@ -167,8 +172,12 @@ def test_results_own_their_memory(engine, x, name):
         results = results if isinstance(results, (list, tuple)) else [results]
         return [each.flags.owndata for each in results]
 
+    expected = owners(OWNERS[name])
     fused = pk.fuse(OWNERS[name])
-    assert [owners(fused) for _ in range(4)] == [owners(OWNERS[name])] * 4
+    assert [owners(fused) for _ in range(4)] == [expected] * 4
+    with pk.engine("auto"):
+        fused = pk.fuse(OWNERS[name])
+        assert [owners(fused) for _ in range(4)] == [expected] * 4
 
 
 # ---- Answers, and NumPy's errors and warnings --------------------------------------------------------

@@ -1,6 +1,7 @@
 """Calls on host arrays that are captured as plans and replayed: results, identities, warnings, limits."""
 
 import gc
+import math
 import pickle
 import signal
 import threading
@@ -264,6 +265,55 @@ def test_a_global_number_that_changes(engine, monkeypatch):
         monkeypatch.setitem(globals(), "FACTOR", factor)
         for _ in range(4):
             np.testing.assert_array_equal(fused(x), x * factor)
+
+
+def test_an_attribute_of_numpy_that_changes(engine, monkeypatch):
+    fused = pk.fuse(lambda x: np.maximum(x, math.pi))
+    x = numbers(20) * 5
+    for function, number in ((np.maximum, math.pi), (np.minimum, math.pi), (np.maximum, 2.0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "maximum", function)
+            patch.setattr(math, "pi", number)
+            for _ in range(4):
+                np.testing.assert_array_equal(fused(x), function(x, number))
+
+
+def test_a_function_that_replaces_numpys(engine, monkeypatch):
+    fused, maximum, calls = pk.fuse(lambda x: np.maximum(x, 0.5)), np.maximum, []
+
+    def replacement(x, y):
+        calls.append(y)
+        return maximum(x, y) + len(calls)
+
+    x = numbers(20)
+    for _ in range(4):
+        fused(x)
+    monkeypatch.setattr(np, "maximum", replacement)
+    for turn in range(1, 5):
+        np.testing.assert_array_equal(fused(x), maximum(x, 0.5) + turn)
+    fused = pk.fuse(lambda x: np.maximum(x, 0.5))
+    for turn in range(5, 9):
+        np.testing.assert_array_equal(fused(x), maximum(x, 0.5) + turn)
+
+
+def test_variables_and_attributes_that_are_deleted(engine, monkeypatch):
+    factor = 3.0
+
+    def body(x):
+        return np.maximum(x, 0.5) * factor
+
+    fused, x = pk.fuse(body), numbers(20)
+    for _ in range(4):
+        fused(x)
+    with monkeypatch.context() as patch:
+        patch.delattr(np, "maximum")
+        with pytest.raises(AttributeError, match="module 'numpy' has no attribute 'maximum'"):
+            fused(x)
+    np.testing.assert_array_equal(fused(x), np.maximum(x, 0.5) * 3.0)
+    (cell,) = body.__closure__
+    del cell.cell_contents
+    with pytest.raises(NameError, match="factor"):
+        fused(x)
 
 
 def test_values_that_python_looks_at(engine):

@@ -5,7 +5,7 @@ arrays, views of other types and buffers, through which the program then writes 
 integers, so that every result is exact. Each program is fused once, and called with `CALLS` sets of
 arguments.
 
-    python tests/fuzz/aliasing.py --seconds 3600 [--seed N] [--engine cpu]
+    python -m tests.fuzz.aliasing --seconds 3600 [--seed N] [--engine cpu]
 """
 
 from __future__ import annotations

@@ -102,6 +102,10 @@ DETAILS = {
     "quantile, float axis": lambda k: k.quantile(X, 0.5, axis=1.0),
     "median, float axis": lambda k: k.median(X, axis=1.0),
     "mean, a bool as axis": lambda k: k.mean(X, axis=True),
+    "mean of a vector, a bool as axis": lambda k: k.mean(X[0], axis=True),
+    "var of a vector, a bool among axes": lambda k: k.var(X[0], axis=(0, True)),
+    "mean, NumPy's bool as axis": lambda k: k.mean(X, axis=np.True_),
+    "argmax, a bool as axis": lambda k: k.argmax(X, axis=True),
     "sum, a bool among axes": lambda k: k.sum(X, axis=(0, True)),
     "std, a bool among axes": lambda k: k.std(X, axis=(True, 0)),
     "argsort, a bool as axis": lambda k: k.argsort(X, axis=True),
@@ -196,6 +200,18 @@ def test_a_mask_without_out_warns_of_the_callers_line(engine):
     with pytest.warns(UserWarning, match="'where' used without 'out'") as met:
         pk.add(X, 1, where=X > 2)
     assert met[0].filename == __file__
+
+
+@pytest.mark.parametrize("fuse", [pk.fuse, lambda function: function], ids=["fused", "called"])
+def test_composites_warn_of_the_callers_line(engine, fuse):
+    """Python shows a DeprecationWarning only if the line is the user's."""
+    bodies = {"Degrees of freedom": lambda x: pk.cov(x[:, :1])}
+    if np.lib.NumpyVersion("2.0.0") <= np.lib.NumpyVersion(np.__version__) < "2.5.0":
+        bodies["2-dimensional vectors"] = lambda x: pk.cross(x, x)
+    for text, body in bodies.items():
+        with np.errstate(all="ignore"), pytest.warns(Warning, match=text) as met:
+            fuse(body)(np.ones((40, 2)))
+        assert [one.filename for one in met if text in str(one.message)] == [__file__]
 
 
 def test_nan_to_num_writes_to_its_argument(engine):

@@ -113,7 +113,14 @@ def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) 
         if out is not None:
             overlaps = np.may_share_memory(out, x) or np.may_share_memory(out, y)
             target = None if overlaps or not isinstance(out, np.ndarray) else out.reshape(flat)
-        result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, target, warns="dot")
+        result = product(
+            name,
+            lambda: operands.with_shape(np.asarray(numpy()), flat),
+            left,
+            right,
+            target,
+            warns="dot",
+        )
         if target is not None and result is target:
             return out
         result = operands.with_shape(result, (*x.shape[:-1], *moved.shape[1:]))

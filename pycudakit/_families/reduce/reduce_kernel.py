@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.builder import Builder
@@ -272,15 +272,20 @@ def is_order_independent(reducer: Reducer) -> bool:
     return reducer.kind in (*_EXTREMES, *_ARG_KINDS) or all(dtype.kind in "biu" for dtype in values)
 
 
-def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
-    """Return the reduced axes, sorted; raise NumPy's errors."""
+_COUNTING = ("mean", "std", "var")  # NumPy counts the elements along the axes before it adds
+
+
+def axes_of(name: str, axis: Any, dimensions: int) -> tuple[int, ...]:
+    """Return the axes that a function reduces, sorted; raise NumPy's errors."""
     if axis is None:
         return tuple(range(dimensions))
     if type(axis) is int and -dimensions <= axis < dimensions:
         return (axis % dimensions,)
     given = axis if isinstance(axis, tuple) else (axis,)
     if any(isinstance(each, (bool, np.bool_)) for each in given):  # NumPy's helper would accept it
-        raise TypeError("an integer is required")
+        for each in given if name in _COUNTING else ():
+            normalize_axis_index(each, dimensions)
+        raise TypeError("an integer is required" + " for the axis" * name.startswith("arg"))
     listed = [operator.index(each) for each in given]
     axes = normalize_axis_tuple(listed, dimensions, allow_duplicate=True)
     if len(set(axes)) < len(axes):

@@ -160,7 +160,7 @@ class Reduction:
         """Compute the shape and the axes, and whether there is anything to compute."""
         self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
         if self.shape or axis is None:
-            self.axes = axes_of(axis, len(self.shape))
+            self.axes = axes_of(self.name, axis, len(self.shape))
         # NumPy accepts axis 0 of a scalar, and refuses a mask that has more elements than the array.
         is_numbers_axis = not self.shape and axis is not None
         has_larger_mask = self.is_masked and self.shape != broadcast_shapes(*(a.shape for a in unmasked))

@@ -10,9 +10,9 @@ from pycudakit.fusing.bytecode.known_calls import Effect, items
 from pycudakit.fusing.bytecode.opcodes import Instruction
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
-    CAPTURED_ARRAY,
     NUMBER,
     PLAIN,
+    SUPPORTED_ARRAY,
     UNKNOWN,
     VALUE,
     Cell,
@@ -73,7 +73,7 @@ class CollectionEffects:
         part = items(kind, self.heap)
         if part is None:
             return Effect(UNKNOWN, f"it iterates over an object that {OTHER_CODE}")
-        if kind in (ARRAY, CAPTURED_ARRAY):
+        if kind in (ARRAY, SUPPORTED_ARRAY):
             return Effect(part, "it iterates over an array that is not an argument")
         return Effect(part)
 
@@ -100,6 +100,7 @@ class CollectionEffects:
 
     @staticmethod
     def _leaked(kind: Any) -> Any:
+        """Return the kind of a value that other code may change."""
         return UNKNOWN if type(kind) is Container else kind
 
     def read_all(self, kinds: list[Any], operation: str) -> Effect:

@@ -36,13 +36,13 @@ from pycudakit.fusing.bytecode.sources import (
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
     ARRAYS,
-    CAPTURED_ARRAY,
     GENERATOR,
     KERNEL_METHODS,
     MANAGER,
     NUMBER,
     PLAIN,
     SLICE,
+    SUPPORTED_ARRAY,
     TRACER,
     UNKNOWN,
     BoundFunction,
@@ -124,7 +124,8 @@ class Effects(OperatorEffects):
             site = ContentsOf(source)
             self._facts.store(site, UNKNOWN)
             return Container(site)
-        may_be_replaced = self._facts.runs_other_code and kind in (NUMBER, CAPTURED_ARRAY)
+        # Code that is not analysed may assign another number or array to the variable or attribute.
+        may_be_replaced = self._facts.runs_other_code and kind in (NUMBER, SUPPORTED_ARRAY)
         return ARRAY if may_be_replaced else kind
 
     def cell(self, name: str) -> Any:

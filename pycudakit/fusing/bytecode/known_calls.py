@@ -18,12 +18,12 @@ import numpy as np
 
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
-    CAPTURED_ARRAY,
     GENERATOR,
     MANAGER,
     NUMBER,
     PLAIN,
     SLICE,
+    SUPPORTED_ARRAY,
     TRACER,
     TRANSFERS,
     UNKNOWN,
@@ -44,7 +44,7 @@ _OURS = __name__.partition(".")[0]
 
 
 def member(*_: Any, **__: Any) -> None:
-    """Stand for a function of NumPy's or pycudakit's that `getattr` found by a computed name."""
+    """Stand for the function that `getattr(np, name)` returns for a name that is not known."""
 
 
 class Effect(NamedTuple):
@@ -78,7 +78,7 @@ TO_VALUE = _TO_TRACER | frozenset(
     result_type rollaxis row_stack select setdiff1d setxor1d shape size split stack tensordot tri
     trapezoid trim_zeros union1d unique unravel_index unwrap vander vdot vsplit vstack zeros dtype finfo
     iinfo errstate topk evaluate ndindex shares_memory may_share_memory sliding_window_view item tolist
-    astype argpartition sort_complex put copyto place putmask fill_diagonal fill put_along_axis
+    astype sort_complex put copyto place putmask fill_diagonal fill put_along_axis
     take_along_axis""".split()  # noqa: SIM905
 )
 # Functions that may return a view of an argument, or an argument itself.
@@ -89,7 +89,8 @@ _MAY_SHARE = frozenset(
     trim_zeros unstack vsplit""".split()  # noqa: SIM905
 )
 _WRITES = frozenset("put copyto place putmask fill_diagonal put_along_axis".split())  # noqa: SIM905
-_TAKE_FUNCTIONS = frozenset(
+# Functions that call a function of the caller's, change settings, or read or write files.
+_WITH_OTHER_EFFECTS = frozenset(
     """apply_along_axis apply_over_axes fromfunction frompyfunc fromiter piecewise vectorize nditer
     set_printoptions seterrcall setbufsize seterr load loadtxt genfromtxt fromfile memmap save savez
     savez_compressed savetxt""".split()  # noqa: SIM905
@@ -101,7 +102,7 @@ _FRESH_MODULES = ("numpy.linalg", "numpy.fft", "numpy.random", "numpy.polynomial
 PLAIN_ATTRIBUTES = frozenset("shape dtype size ndim itemsize nbytes strides flags".split())  # noqa: SIM905
 _VIEWS = frozenset({"T", "mT", "real"})
 _METHODS = frozenset(name for name in dir(np.ndarray) if callable(getattr(np.ndarray, name)))
-_NUMBER_METHODS = frozenset({"item", "tolist", "tobytes", "fill", "sort", "partition", "put"})
+_PLAIN_METHODS = frozenset({"item", "tolist", "tobytes", "fill", "sort", "partition", "put"})
 
 _BUILTINS = frozenset(
     """abs all any bool complex divmod enumerate float frozenset getattr hasattr hash id int isinstance
@@ -140,14 +141,14 @@ def call_method_of_array(
     if any(reads_memory(value, heap) for value in values):
         risk = risk or f".{name}() is called with an array that is not an argument"
     out = keywords.get("out")
-    if name in _NUMBER_METHODS:
+    if name in _PLAIN_METHODS:
         return Effect(PLAIN if name != "item" else NUMBER, risk)
     if out is not None and out is not PLAIN:
         return Effect(out, risk)
     if name == "astype":
-        is_captured = all(_is_captured_dtype(value) for value in values) and len(values) == 1
-        result = owner if is_captured else VALUE if is_of_trace else ARRAY
-        return Effect(result, risk, owner is TRACER and is_captured)
+        is_supported = all(_is_supported_dtype(value) for value in values) and len(values) == 1
+        result = owner if is_supported else VALUE if is_of_trace else ARRAY
+        return Effect(result, risk, owner is TRACER and is_supported)
     if name in _TO_TRACER and "dtype" not in keywords:
         result = TRACER if owner is TRACER else VALUE if is_of_trace else ARRAY
         return Effect(result, risk, owner is TRACER and not name.startswith("conj"))
@@ -179,7 +180,7 @@ def _is_users_subclass(kind: Any) -> bool:
     )
 
 
-def _is_captured_dtype(kind: Any) -> bool:
+def _is_supported_dtype(kind: Any) -> bool:
     if kind is NUMBER:
         return True
     return type(kind) is Known and (
@@ -268,13 +269,13 @@ def _call_ufunc(
     inputs = arguments[: function.nin]
     reads = any(reads_memory(value, heap) for value in values)
     if has_tracer and len(inputs) == function.nin and not (keywords.keys() - {"dtype"}):
-        is_tracer = function.nout == 1 and set(inputs) <= {TRACER, NUMBER, CAPTURED_ARRAY} and not keywords
-        is_real = name in _REAL_UFUNCS
-        return Effect(TRACER if is_tracer and is_real else VALUE, "", is_recorded=True)
+        is_tracer = function.nout == 1 and set(inputs) <= {TRACER, NUMBER, SUPPORTED_ARRAY} and not keywords
+        is_numpys = name in _NUMPY_UFUNCS
+        return Effect(TRACER if is_tracer and is_numpys else VALUE, "", is_recorded=True)
     return Effect(VALUE, f"{name}() reads an array that is not an argument" if reads else "", False)
 
 
-_REAL_UFUNCS = frozenset(name for name, value in vars(np).items() if isinstance(value, np.ufunc))
+_NUMPY_UFUNCS = frozenset(name for name, value in vars(np).items() if isinstance(value, np.ufunc))
 
 
 def _call_type(
@@ -301,8 +302,8 @@ def _call_type(
 
 def items(kind: Any, heap: dict[Any, Any]) -> Any:
     """Return the kind of a value's items; None if iterating over it may run other code."""
-    if kind in (TRACER, VALUE, ARRAY, CAPTURED_ARRAY):
-        return kind if kind is not CAPTURED_ARRAY else ARRAY
+    if kind in (TRACER, VALUE, ARRAY, SUPPORTED_ARRAY):
+        return kind if kind is not SUPPORTED_ARRAY else ARRAY
     if kind in (PLAIN, NUMBER):
         return PLAIN
     if type(kind) in (Items, Each):
@@ -329,7 +330,7 @@ def _call_builtin(name: str, values: list[Any], arguments: list[Any], heap: dict
         parts = [items(value, heap) for value in arguments]
         if None in parts or not all(has_no_effects(value, heap) for value in values):
             return None
-        reads = any(value is ARRAY or value is CAPTURED_ARRAY for value in arguments)
+        reads = any(value is ARRAY or value is SUPPORTED_ARRAY for value in arguments)
         kinds = {"enumerate": lambda: Items((NUMBER, parts[0])), "zip": lambda: Items(tuple(parts))}
         part = kinds[name]() if name in kinds else join_all(parts)
         return Effect(Each(part), "it iterates over an array that is not an argument" if reads else "")
@@ -359,8 +360,11 @@ def _call_numpy(
     heap: dict[Any, Any],
     is_dispatched: bool,
 ) -> Effect | None:
-    """Return the effect of calling a function of NumPy's or pycudakit's."""
-    if name in _TAKE_FUNCTIONS or not name:
+    """Return the effect of calling a function of NumPy's or pycudakit's.
+
+    `is_dispatched` if NumPy hands a call with tracers to these (NEP 18).
+    """
+    if name in _WITH_OTHER_EFFECTS or not name:
         return None
     if not all(has_no_effects(value, heap) for value in values):
         return Effect(UNKNOWN, f"{name}() of an object that may run other code")
@@ -385,7 +389,7 @@ def _call_numpy(
         return Effect(ARRAY, risk)
     if is_recorded and name in _TO_TRACER and "dtype" not in keywords:
         are_plain = all(
-            value in (TRACER, NUMBER, PLAIN, CAPTURED_ARRAY) or _is_shape(value) for value in values
+            value in (TRACER, NUMBER, PLAIN, SUPPORTED_ARRAY) or _is_shape(value) for value in values
         )
         return Effect(TRACER if are_plain else VALUE, risk, is_recorded)
     if name in TO_VALUE or module.startswith(_FRESH_MODULES):
@@ -393,7 +397,7 @@ def _call_numpy(
     if name == "default_rng":
         return Effect(GENERATOR, risk)
     if not any(
-        value in (TRACER, VALUE, ARRAY, CAPTURED_ARRAY) or type(value) in (Items, Container, Each)
+        value in (TRACER, VALUE, ARRAY, SUPPORTED_ARRAY) or type(value) in (Items, Container, Each)
         for value in values
     ):
         return Effect(VALUE, risk)

@@ -22,11 +22,11 @@ from pycudakit.fusing.bytecode.sources import CellSource
 from pycudakit.fusing.bytecode.stack_rules import StackRules, State
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
-    CAPTURED_ARRAY,
     NULL,
     NUMBER,
     PLAIN,
     SLICE,
+    SUPPORTED_ARRAY,
     TRACER,
     UNKNOWN,
     VALUE,
@@ -39,7 +39,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
 )
 
 _OF_TRACE = frozenset({TRACER, NUMBER, VALUE})
-_ARRAYS = _OF_TRACE | {ARRAY, CAPTURED_ARRAY}
+_ARRAYS = _OF_TRACE | {ARRAY, SUPPORTED_ARRAY}
 _OPERANDS = _ARRAYS | {PLAIN, SLICE}
 Node = tuple[Any, ...]
 Origins = frozenset[Node]  # of the numbers that a value may be, or contain

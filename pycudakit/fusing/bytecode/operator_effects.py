@@ -9,10 +9,10 @@ from pycudakit.fusing.bytecode.known_calls import Effect, items
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
     ARRAYS,
-    CAPTURED_ARRAY,
     NUMBER,
     PLAIN,
     SLICE,
+    SUPPORTED_ARRAY,
     TRACER,
     UNKNOWN,
     VALUE,
@@ -35,12 +35,12 @@ class OperatorEffects(CollectionEffects):
 
     def binary(self, left: Any, right: Any, is_in_place: bool, is_power: bool) -> Effect:
         """Return the effect of a binary operator."""
-        is_outside = is_in_place and left in (ARRAY, CAPTURED_ARRAY)
+        is_outside = is_in_place and left in (ARRAY, SUPPORTED_ARRAY)
         if left is TRACER or (right is TRACER and left in ARRAYS | {PLAIN} and not is_outside):
             # The tracer computes pending nodes before it leaves the operator to another object.
             if not has_no_effects(right, self.heap):
                 return Effect(UNKNOWN, "", is_recorded=True)
-            is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
+            is_real = {left, right} <= {TRACER, NUMBER, SUPPORTED_ARRAY}
             is_repeated = type(right) in _SEQUENCES and reads_memory(right, self.heap)  # by a number
             kind = TRACER if is_real else UNKNOWN if is_repeated else VALUE
             # The operators of a masked array, and `%` of a string, read the tracer.
@@ -93,7 +93,7 @@ class OperatorEffects(CollectionEffects):
         """Return the effect of indexing."""
         if not has_no_effects(index, self.heap):
             return Effect(UNKNOWN, f"an index that {OTHER_CODE}")
-        if owner in (ARRAY, CAPTURED_ARRAY):
+        if owner in (ARRAY, SUPPORTED_ARRAY):
             parts = index.kinds if type(index) is Items else (index,)
             is_view = SLICE in parts and all(part in (SLICE, NUMBER, PLAIN) for part in parts)
             return Effect(owner, "" if is_view else "an index reads an array that is not an argument")

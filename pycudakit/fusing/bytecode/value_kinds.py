@@ -31,7 +31,7 @@ class Basic(Enum):
     PLAIN = "an immutable object of Python's or NumPy's, whose operators run no other code"
     SLICE = "a slice of numbers"
     VALUE = "a tracer, a number, an array of fresh memory, a collection of these, a slice, or a plain object"
-    CAPTURED_ARRAY = "a NumPy array of a dtype that the engines take, or a tracer"
+    SUPPORTED_ARRAY = "a NumPy array of a dtype that the engines take, or a tracer"
     ARRAY = "a value, or an array whose memory other code may reach"
     GENERATOR = "a random generator"
     MANAGER = "a context manager that runs no other code"
@@ -40,8 +40,8 @@ class Basic(Enum):
 
 
 TRACER, NUMBER, PLAIN, SLICE, VALUE = Basic.TRACER, Basic.NUMBER, Basic.PLAIN, Basic.SLICE, Basic.VALUE
-CAPTURED_ARRAY, ARRAY, GENERATOR, MANAGER = (
-    Basic.CAPTURED_ARRAY,
+SUPPORTED_ARRAY, ARRAY, GENERATOR, MANAGER = (
+    Basic.SUPPORTED_ARRAY,
     Basic.ARRAY,
     Basic.GENERATOR,
     Basic.MANAGER,
@@ -83,7 +83,10 @@ class Each:
 
 @dataclass(frozen=True)
 class Listed:
-    """A list, dict or set from outside of the analysed code, with values of one kind."""
+    """A list, dict or set from outside of the analysed code, with values of one kind.
+
+    Where the code reads it, it becomes a `Container` whose site is its `ContentsOf`.
+    """
 
     kind: Any
 
@@ -164,7 +167,7 @@ class Cell:
 # ---- Joins ------------------------------------------------------------------------------------------
 
 VALUES = frozenset({TRACER, NUMBER, VALUE})
-ARRAYS = VALUES | {CAPTURED_ARRAY, ARRAY}
+ARRAYS = VALUES | {SUPPORTED_ARRAY, ARRAY}
 _PLAIN = frozenset({NUMBER, PLAIN, SLICE})
 
 
@@ -176,8 +179,8 @@ def join(one: Any, other: Any) -> Any:
         return one
     if {one, other} <= {NUMBER, PLAIN}:
         return PLAIN
-    if {one, other} <= {TRACER, CAPTURED_ARRAY}:
-        return CAPTURED_ARRAY
+    if {one, other} <= {TRACER, SUPPORTED_ARRAY}:
+        return SUPPORTED_ARRAY
     if {one, other} <= VALUES | _PLAIN:
         return VALUE
     if {one, other} <= ARRAYS | _PLAIN:
@@ -280,7 +283,7 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
             else UNKNOWN
         )
     if cls is np.ndarray:
-        return CAPTURED_ARRAY if value.dtype in CODES else UNKNOWN if value.dtype.hasobject else ARRAY
+        return SUPPORTED_ARRAY if value.dtype in CODES else UNKNOWN if value.dtype.hasobject else ARRAY
     if cls is CodeType:
         return Known(value)
     if issubclass(cls, tuple) and len(value) <= _MAX_ITEMS and depth < 4:
@@ -346,7 +349,7 @@ def has_no_effects(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
 
 def reads_memory(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
     """Return True if a value may be or contain an array whose memory other code may reach."""
-    if kind in (ARRAY, CAPTURED_ARRAY):
+    if kind in (ARRAY, SUPPORTED_ARRAY):
         return True
     if depth > 5:
         return True

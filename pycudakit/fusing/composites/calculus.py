@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._families.scan.differences import differences
 from pycudakit._interop.foreign_arrays import is_dask
+from pycudakit._runtime.fp_errors import warn_caller
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.operands import axis_index
 from pycudakit.fusing.composites.decorator import as_array, composite
@@ -276,11 +276,10 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if not {*lengths} <= _LENGTHS:
         return np.cross(np.zeros(lengths[0]), np.zeros(lengths[1]))  # NumPy's error
     if 2 in lengths:
-        warnings.warn(
+        warn_caller(
             "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors instead. "
             "(deprecated in NumPy 2.0)",
             DeprecationWarning,
-            stacklevel=2,
         )
     dtype = np.promote_types(a.dtype, b.dtype)
     a0, a1, a2 = _components(a.astype(dtype))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from pycudakit._runtime.fp_errors import warn_caller
 from pycudakit.fusing.composites.decorator import NumPyOnly, composite
 
 
@@ -91,7 +91,7 @@ def cov(
         degrees = total - ddof if aweights is None else total - ddof * np.sum(weights * aweights) / total
         degrees = total if ddof == 0 else degrees
     if degrees <= 0:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
+        warn_caller("Degrees of freedom <= 0 for slice", RuntimeWarning)
         degrees = 0.0
     x = x - mean[:, None]
     weighted = x if weights is None else x * weights

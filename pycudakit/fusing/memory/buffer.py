@@ -19,7 +19,8 @@ _MIN_TRACERS = 64  # from this many weak references on, dead ones are removed
 class _DeviceCopy:
     """The device copy of a buffer.
 
-    It has a finalizer so that buffers have none: Python drops an exception in one, such as a Ctrl-C.
+    It has the finalizer, so that buffers of host memory alone have none: Python drops exceptions in
+    finalizers, such as a Ctrl-C.
     """
 
     __slots__ = ("_begin", "_owner", "_scope", "is_freed")
@@ -172,7 +173,7 @@ class Buffer:
             and buffer.double_buffer is not None
             and buffer.double_buffer is self.double_buffer
         ):
-            return False
+            return False  # it is the other buffer of the pair
         return self.overlaps(node.array)
 
     def overlaps(self, array: Array) -> bool:

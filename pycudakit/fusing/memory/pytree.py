@@ -51,10 +51,10 @@ def tree_map_in_place(value: Any, replace: Callable[[Any], Any], is_leaf: Callab
 
     Lists, dicts and sets are changed in place; tuples and frozensets with changed parts are made anew.
     """
-    if is_leaf(value) or _has_no_parts(value):
+    if is_leaf(value) or _holds_no_tracers(value):
         return replace(value)
     return _Walk(
-        value, lambda part: is_leaf(part) or _has_no_parts(part), replace, changes_in_place=True
+        value, lambda part: is_leaf(part) or _holds_no_tracers(part), replace, changes_in_place=True
     ).result
 
 
@@ -175,7 +175,7 @@ def _is_container(value: Any) -> bool:
     return type(value) in (list, dict) or issubclass(type(value), tuple)
 
 
-def _has_no_parts(value: Any) -> bool:
+def _holds_no_tracers(value: Any) -> bool:
     """Return True unless a value is a container with parts that may be tracers, or contain them."""
     kind: Any = type(value)
     if kind not in (list, dict, set, frozenset) and not issubclass(kind, tuple):
@@ -188,7 +188,7 @@ def _has_no_parts(value: Any) -> bool:
 
 def all_tracers(value: Any) -> list[Tracer]:
     """Return the tracers in nested tuples (named tuples too), lists and dicts."""
-    return [leaf for leaf in _leaves([value], _has_no_parts) if type(leaf) is Tracer]
+    return [leaf for leaf in _leaves([value], _holds_no_tracers) if type(leaf) is Tracer]
 
 
 def arrays_in(parts: Iterable[Any]) -> list[Any]:
@@ -231,7 +231,7 @@ def copied(value: Any) -> Any:
     if is_array(value) or pandas_kind(value) in ("Series", "DataFrame"):
         return value.copy()
     if is_on_device(value):
-        return accept_foreign_arrays(evaluate)("x", {"x": value})
+        return accept_foreign_arrays(evaluate)("x", {"x": value})  # makes a new device array
     return copy.deepcopy(value) if is_generator(value) else value
 
 

@@ -246,9 +246,8 @@ def _repeat(trace: Trace, a: Any, repeats: Any, axis: Any = None) -> Any:
     if axis is None or a.ndim == 0:
         a, axis = a.ravel(), 0 if axis is None else axis
     repeat_axis, repeats = axis_index(axis, a.ndim), int(repeats)
-    shape = (*a.shape[: repeat_axis + 1], repeats, *a.shape[repeat_axis + 1 :])
-    result = empty(trace, shape, a.dtype)
-    trace.set(result, ..., a[along(repeat_axis + 1, None)])
-    return result.reshape(
-        (*a.shape[:repeat_axis], a.shape[repeat_axis] * repeats, *a.shape[repeat_axis + 1 :])
-    )
+    before, length, after = a.shape[:repeat_axis], a.shape[repeat_axis], a.shape[repeat_axis + 1 :]
+    result = empty(trace, (*before, length * repeats, *after), a.dtype)
+    copies = result.reshape((*before, length, repeats, *after))
+    trace.set(copies, ..., a[along(repeat_axis + 1, None)])
+    return result

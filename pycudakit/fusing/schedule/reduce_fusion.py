@@ -51,7 +51,7 @@ class ReduceScheduler(Scheduler):
         if name.endswith(("std", "var")):
             keywords["ddof"] = ddof
         compute = functools.partial(_call, function, keywords)
-        axes = axes_of(axis, a.ndim) if a.shape else ()
+        axes = axes_of(name, axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
         buffer = a.node.buffer  # None for a deferred operand: it will be computed on the device of its inputs
         is_on_device = bool(self.buffers.stream) if buffer is None else buffer.is_resident

@@ -17,6 +17,7 @@ from pycudakit._element_programs.element_function import (
     convert_python_scalars,
     has_number_beyond,
 )
+from pycudakit._element_programs.ufunc_lowering import UFUNCS
 from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER, Value, WeakScalar
 from pycudakit._families.elementwise import non_ufuncs, ufuncs
 from pycudakit._families.elementwise.fast_path import call as call_elementwise
@@ -60,15 +61,12 @@ _NEVER_WARNS = frozenset(_SILENT_NAMES.split())
 def element_function(ufunc: np.ufunc) -> ElementFunction | None:
     """Return the `ElementFunction` of a NumPy ufunc with one result; None if programs lack it."""
     name = ufunc.__name__
-    is_supported = (
-        ufunc.nout == 1 and name in ufuncs.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
-    )
-    return _named(name) if is_supported else None
+    return _named(name) if ufunc.nout == 1 and name in ufuncs.__dict__ and name in UFUNCS else None
 
 
 @functools.cache
 def _named(name: str) -> ElementFunction:
-    return ElementFunction(name, getattr(np, name))
+    return ElementFunction(name, UFUNCS[name])
 
 
 @functools.lru_cache(1024)
@@ -451,6 +449,7 @@ def conversion(dtype: DType) -> ElementFunction:
     """Return the function that casts to a dtype, or copies."""
 
     def astype(a: Any, **_: Any) -> Any:
-        return np.asarray(a).astype(dtype)[()]
+        result = np.asarray(a).astype(dtype)
+        return result if result.ndim else result[()]
 
     return ElementFunction("astype", astype, non_ufuncs.astype_function(dtype).write)

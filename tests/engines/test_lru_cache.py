@@ -64,9 +64,9 @@ def test_calls_that_leave_nothing_to_cache_are_not_looked_at_for_ever(monkeypatc
     cached = dispatch_cache.with_dispatch_cache(np.add, lambda x, y: x + y)  # it logs no call
     x = np.ones(1000)
     with pk.engine("auto"):
-        for _ in range(20):
+        for _ in range(100):
             assert cached(x, x).sum() == 2000
-    assert 0 < len(collected) < 10
+    assert 0 < len(collected) < 50
 
 
 @pytest.mark.parametrize("fails", [False, True])

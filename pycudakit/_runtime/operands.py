@@ -40,6 +40,8 @@ def last_axis_to(array: Array, axis: int) -> Array:
 
 def with_shape(array: Any, shape: tuple[int, ...]) -> Any:
     """Return a new array in another shape: itself, if it owns its memory, so that it still does."""
+    if array.shape == shape:  # also a tracer's: a view of it would own nothing
+        return array
     if type(array) is not np.ndarray or not array.flags.owndata:
         return array.reshape(shape)
     array.resize(shape, refcheck=False)

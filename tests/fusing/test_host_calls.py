@@ -201,6 +201,8 @@ def test_constants_stay(engine):
 
 
 def test_the_host_calls_are_graph_breaks_and_numpys_time(engine):
+    if engine == "auto":
+        pytest.skip("auto may run all of it in NumPy")
     fused = pk.fuse(solves)
     for _ in range(4):
         fused(square(1, 100))

@@ -180,6 +180,15 @@ def test_results_own_their_memory(engine, x, name):
         assert [owners(fused) for _ in range(4)] == [expected] * 4
 
 
+@pytest.mark.parametrize("name", OWNERS)
+def test_results_from_a_fake_gpu_own_their_memory(small_gpu, x, name):
+    results = pk.fuse(OWNERS[name])(x.reshape(100, -1))
+    expected = OWNERS[name](x.reshape(100, -1))
+    are_many = isinstance(expected, (list, tuple))
+    pairs = zip(results, expected, strict=True) if are_many else [(results, expected)]
+    assert all(one.flags.owndata == other.flags.owndata for one, other in pairs)
+
+
 # ---- Answers, and NumPy's errors and warnings --------------------------------------------------------
 
 ANSWERS = {

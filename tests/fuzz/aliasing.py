@@ -361,11 +361,13 @@ class World:
         with np.errstate(all="ignore"):
             try:
                 outcome = function(*self.arguments)
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError, BufferError) as error:
+            except _EXPECTED as error:
                 outcome = type(error).__name__
         return _plain([outcome, self.x, self.y, vars(self.data), vars(self.other), self.kept])
 
 
+# NotImplementedError is a memory view's of several dimensions.
+_EXPECTED = ValueError, KeyError, TypeError, IndexError, AttributeError, BufferError, NotImplementedError
 _HELPERS = compile(
     """
 def write_global(n):

@@ -288,7 +288,9 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> An
     ):
         result, calls = collect_calls(replay)
     if result is not NotImplemented:
-        seconds, other_reason = time.perf_counter() - began, "" if calls else f"{reason}; replayed"
+        seconds = time.perf_counter() - began
+        # The calls of a plan say that they are replayed, those of host calls do not.
+        other_reason = f"{reason}; replayed" if tree.has_host_calls or not calls else ""
         log_fused_call(tree.function, calls, seconds, sum(numpy_seconds), tree.breaks, other_reason)
     return result
 

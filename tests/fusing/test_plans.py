@@ -697,6 +697,30 @@ def test_a_product_of_empty_vectors_is_replayed(engine):
     assert engine != "cpu" or is_replayed()  # on a GPU each element that is looked at ends the plan
 
 
+FACTOR = 1.0
+
+
+def test_a_global_that_an_expression_names(engine, monkeypatch):
+    """No guard sees it, as it is no global of the bytecode."""
+    fused = pk.fuse(lambda x: pk.evaluate("x * FACTOR + 1"))
+    for seed in range(5):
+        x = numbers(100, seed=seed)
+        monkeypatch.setitem(globals(), "FACTOR", 1.0 + seed)
+        np.testing.assert_allclose(fused(x), x * FACTOR + 1, rtol=1e-14)
+
+
+def test_locals_that_an_expression_names(engine):
+    def body(x, t):
+        u = t * 2
+        return pk.evaluate("sin(x) * u + 1")
+
+    fused = pk.fuse(body)
+    for seed in range(5):
+        x = numbers(100, seed=seed)
+        np.testing.assert_allclose(fused(x, 1.5 + seed), np.sin(x) * (3 + 2 * seed) + 1, rtol=1e-14)
+    assert is_replayed()
+
+
 def test_without_numpys_loops(engine, monkeypatch):
     """The product is a host call of the replay."""
     monkeypatch.setattr(numpy_matmul, "_loop_of", lambda _: None)

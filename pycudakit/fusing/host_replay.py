@@ -282,6 +282,7 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> An
     began = time.perf_counter()
     numpy_seconds: list[float] = []
     replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason, numpy_seconds)
+    # Under `auto`, the functions of pycudakit among the host calls run on the engine of the replay, too.
     is_usual = not tree.has_host_calls or context.current_engine() == signature.engine
     with (
         contextlib.nullcontext() if is_usual else context.override(engine=signature.engine, fallback="numpy")

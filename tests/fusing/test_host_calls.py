@@ -1,4 +1,4 @@
-"""Calls of functions that are no requests, which replays make between two segments of a plan."""
+"""Host calls: calls of functions such as `sort` and `solve`, which replays make from Python between plans."""
 
 import numpy as np
 import pytest

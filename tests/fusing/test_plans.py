@@ -702,7 +702,7 @@ FACTOR = 1.0
 
 def test_a_global_that_an_expression_names(engine, monkeypatch):
     """No guard sees it, as it is no global of the bytecode."""
-    fused = pk.fuse(lambda x: pk.evaluate("x * FACTOR + 1"))
+    fused = pk.fuse(lambda x: pk.evaluate("x * FACTOR + 1"))  # noqa: ARG005
     for seed in range(5):
         x = numbers(100, seed=seed)
         monkeypatch.setitem(globals(), "FACTOR", 1.0 + seed)
@@ -711,7 +711,7 @@ def test_a_global_that_an_expression_names(engine, monkeypatch):
 
 def test_locals_that_an_expression_names(engine):
     def body(x, t):
-        u = t * 2
+        u = t * 2  # noqa: F841
         return pk.evaluate("sin(x) * u + 1")
 
     fused = pk.fuse(body)

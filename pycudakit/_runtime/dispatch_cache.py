@@ -186,7 +186,7 @@ class DispatchCache:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Compute a call whose signature alone does not do: by its exact key, or on the general path."""
+        """Compute a call whose signature selects no executable: by its exact key, or on the general path."""
         if executable is _GENERAL_PATH:
             return self._function(*args, **kwargs)
         arguments = (*args, *kwargs.values()) if kwargs else args

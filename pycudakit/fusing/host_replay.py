@@ -282,13 +282,16 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> An
     began = time.perf_counter()
     numpy_seconds: list[float] = []
     replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason, numpy_seconds)
+    # Under `auto`, the functions of pycudakit among the host calls run on the engine of the replay, too.
     is_usual = not tree.has_host_calls or context.current_engine() == signature.engine
     with (
         contextlib.nullcontext() if is_usual else context.override(engine=signature.engine, fallback="numpy")
     ):
         result, calls = collect_calls(replay)
     if result is not NotImplemented:
-        seconds, other_reason = time.perf_counter() - began, "" if calls else f"{reason}; replayed"
+        seconds = time.perf_counter() - began
+        # The calls of a plan say that they are replayed, those of host calls do not.
+        other_reason = f"{reason}; replayed" if tree.has_host_calls or not calls else ""
         log_fused_call(tree.function, calls, seconds, sum(numpy_seconds), tree.breaks, other_reason)
     return result
 

@@ -12,7 +12,7 @@ import importlib
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -95,6 +95,17 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
     return call
 
 
+def _reads_globals(scopes: ChainMap[str, Any], names: Iterable[str]) -> bool:
+    """Return True if a name in an expression is that of a global, which guards do not see."""
+    return any(name not in scopes.maps[0] and not callable(scopes[name]) for name in names)
+
+
+def _mark_not_replayable(trace: Trace) -> None:
+    trace.mark_not_replayable()
+    if (listener := trace.buffers.scope.listener) is not None:
+        listener.mark_not_replayable()
+
+
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of tracers."""
     trace = current_trace()
@@ -105,6 +116,8 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
     names = [name for name in re.findall(r"[^\W\d]\w*", expression) if name in operands]
+    if isinstance(operands, ChainMap) and _reads_globals(operands, names):
+        _mark_not_replayable(trace)
     if trace.has_pandas and pandas_in([operands, *(operands[name] for name in names)]):
         values = operands if pandas_in(operands) else {name: operands[name] for name in names}
         return call_with_arrays(library_evaluate, (expression, values, out), {})

@@ -1,10 +1,11 @@
-"""Calls of functions that are no requests, which replays make between two segments of a plan."""
+"""Host calls: calls of functions such as `sort` and `solve`, which replays make from Python between plans."""
 
 import numpy as np
 import pytest
 from helpers.nested import assert_parts
 
 import pycudakit as pk
+from pycudakit.fusing.execute import capture
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 SIZE = 3000  # smaller than the arrays that `take` needs
@@ -149,6 +150,26 @@ def test_under_auto(body):
             ours, numpys = BODIES[body](seed), BODIES[body](seed)
             assert_parts(fused(*ours), body(*numpys), assert_close)
             assert_parts(ours, numpys, assert_close)
+
+
+@pytest.mark.parametrize("most", range(8))
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_a_capture_that_ends_early(engine, body, most, monkeypatch):
+    """It may end while an operand of a host call is computed; the call goes on without it."""
+    monkeypatch.setattr(capture, "_MAX_REQUESTS", most)
+    fused = pk.fuse(body)
+    for seed in (0, 1, 2):
+        ours, numpys = BODIES[body](seed), BODIES[body](seed)
+        assert_parts(fused(*ours), body(*numpys), assert_close)
+        assert_parts(ours, numpys, assert_close)
+
+
+def test_a_replay_of_host_calls_alone_says_so(engine):
+    fused = pk.fuse(lambda x, i: (np.sort(x), np.take(x, i)))
+    for seed in range(4):
+        ours = vector(seed), indices(seed)
+        assert_parts(fused(*ours), (np.sort(ours[0]), np.take(*ours)), assert_close)
+    assert ("replayed" in pk.last_call().reason) == (engine == "cpu")
 
 
 def test_an_index_out_of_range(engine):

@@ -747,13 +747,39 @@ def test_a_product_of_empty_vectors_is_replayed(engine):
     assert engine != "cpu" or is_replayed()  # on a GPU each element that is looked at ends the plan
 
 
+FACTOR = 1.0
+
+
+def test_a_global_that_an_expression_names(engine, monkeypatch):
+    """No guard sees it, as it is no global of the bytecode."""
+    fused = pk.fuse(lambda x: pk.evaluate("x * FACTOR + 1"))  # noqa: ARG005
+    for seed in range(5):
+        x = numbers(100, seed=seed)
+        monkeypatch.setitem(globals(), "FACTOR", 1.0 + seed)
+        np.testing.assert_allclose(fused(x), x * FACTOR + 1, rtol=1e-14)
+
+
+def test_locals_that_an_expression_names(engine):
+    def body(x, t):
+        u = t * 2  # noqa: F841
+        return pk.evaluate("sin(x) * u + 1")
+
+    fused = pk.fuse(body)
+    for seed in range(5):
+        x = numbers(100, seed=seed)
+        np.testing.assert_allclose(fused(x, 1.5 + seed), np.sin(x) * (3 + 2 * seed) + 1, rtol=1e-14)
+    assert is_replayed()
+
+
 def test_without_numpys_loops(engine, monkeypatch):
+    """The product is a host call of the replay."""
     monkeypatch.setattr(numpy_matmul, "_loop_of", lambda _: None)
     fused = pk.fuse(lambda a, b: a @ b)
     for seed in range(4):
         a, b = numbers(7, 8, seed=seed), numbers(8, 3, seed=seed)
         np.testing.assert_allclose(fused(a, b), a @ b, rtol=1e-14)
-        assert not is_replayed()
+    assert not any(plan.requests for plan in fused._plans.plans())
+    assert is_replayed() == (engine == "cpu")
 
 
 def test_a_long_argument_that_is_written_once_is_not_copied(engine):

@@ -2,9 +2,9 @@
 
 The plan holds for all values of the arguments if each byte that its requests read is an argument's, was
 written by an earlier request, or is a constant that depends on the signature alone. `Capture` checks that for
-the memory of every operand. Where Python branches on a computed number, a new segment begins, which holds
-for that outcome. `Capture` gives up (`mark_not_replayable`) where the host reads another computed value,
-since all that follows may depend on it, and where NumPy computes or writes.
+the memory of every operand. Where Python branches on a computed number, or makes a host call, a new segment
+begins, which holds for that outcome. `Capture` gives up (`mark_not_replayable`) where Python reads another
+computed value, since all that follows may depend on it, and where NumPy computes or writes in another way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the 
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
-_MANY_SEGMENTS, _FEW_REQUESTS = 64, 3  # of a call, and of a segment
+# Under `auto`, a call of small arrays with so many segments needs so many requests for each, on average.
+_MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
 _MAX_SECONDS = 30.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset(
@@ -100,7 +101,7 @@ class Memory:
         self.mark_used_in(segment)
 
     def mark_used_in(self, segment: int) -> None:
-        """Note that a segment, or Python at its end, uses it."""
+        """Note that a segment uses it, or the condition or the host call at its end."""
         self.first_segment = min(self.first_segment, segment)
         self.last_segment = max(self.last_segment, segment)
 
@@ -125,7 +126,7 @@ class Memory:
 
     @property
     def is_written(self) -> bool:
-        """Whether requests have written all of it."""
+        """Whether requests, or a host call, have written all of it."""
         return self.has_written(self.begin, (self.end - self.begin,), (1,), 1)
 
     def _has_range(self, begin: int, end: int) -> bool:
@@ -217,7 +218,7 @@ class Capture:
         self._request_count = 0
         self._bytes = 0
         self.is_valid = True
-        self.is_late = False  # NumPy shall run the rest
+        self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
         self._may_be_late = patience is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
         self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
@@ -286,7 +287,7 @@ class Capture:
             if not memory.has_written(address_of(array), array.shape, array.strides, array.itemsize):
                 raise NotReplayableError
             memory.mark_used_in(len(self.segments) - 1)
-            memory.mark_used_in(len(self.segments))  # so that it is no temporary value of the segment
+            memory.mark_used_in(len(self.segments))  # so that it leaves the segment, and is not in its arena
             operand = operand_in(array, memory.owner, -1, memory.serial, is_scalar=is_scalar, is_weak=is_weak)
         if operand is None:
             raise NotReplayableError
@@ -498,7 +499,7 @@ class Capture:
     # ---- The result ------------------------------------------------------------------------------------
 
     def computed_memory(self, array: Array) -> Memory:
-        """Return the memory of an array that requests computed."""
+        """Return the memory of an array that is neither an argument nor a constant."""
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is None or memory.is_constant:
             raise NotReplayableError

@@ -1,8 +1,9 @@
-"""Host calls: functions that a replay calls after a segment, on arrays that the segments have computed.
+"""Host calls: calls from Python that a replay makes after a segment, on arrays that segments have computed.
 
-They are functions that are no requests, such as `take`, `sort` and `numpy.linalg.solve`. They read arrays,
-numbers and constants. Most return new arrays, whose layouts are the outcome of the segment; others, such as
-`x[i] = y` with an array of indices, write to their first argument.
+They are calls of functions that no plan can hold as requests, such as `take`, `sort` and
+`numpy.linalg.solve`. They read arrays, numbers and constants. Most return new arrays. The layouts of these
+may depend on values; they select the next segment, as the truth value of a condition does. Others, such as
+`x[i] = y` with an array of indices, write to their first argument and return nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
 
 class ArrayOperand(NamedTuple):
-    """An array that a host call reads: an argument, or an array by its serial number, or a view of one."""
+    """An array that a host call reads or writes: an argument, a computed array, or a view of one."""
 
-    argument: int  # its index, or -1
-    serial: int
+    argument: int  # the index of the argument, or -1 for a computed array
+    serial: int  # of the computed array, or -1
     is_whole: bool  # no view
     offset: int
     shape: tuple[int, ...]
@@ -42,7 +43,7 @@ class ArrayOperand(NamedTuple):
 
 
 class HostCall(NamedTuple):
-    """A call of a function with `ArrayOperand` in place of the arrays."""
+    """A call of a function, with an `ArrayOperand` in place of each array that is no constant."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -56,7 +57,7 @@ class HostCall(NamedTuple):
         return self.arguments[0].argument if self.writes else -1
 
     def reads(self) -> frozenset[int]:
-        """Return the serial numbers of the arrays that it reads."""
+        """Return the serial numbers of the computed arrays that it reads or writes."""
         leaves = _leaves([self.arguments, self.keywords])
         return frozenset(each.serial for each in leaves if type(each) is ArrayOperand and each.argument < 0)
 
@@ -70,14 +71,17 @@ class HostCall(NamedTuple):
         return self.function(*given, **_bound(self.keywords, arguments, arrays))
 
     def identity(self) -> str:
-        """Return a text that only equal calls share, but for the memory that others give them."""
+        """Return a text of all that makes calls equal: function, constants, layouts and serial numbers."""
         function: Any = self.function
         name = function.__module__, function.__qualname__, id(getattr(function, "__self__", None))
         return repr((name, _described([self.arguments, self.keywords])))
 
 
 def results_of(value: Any) -> list[Array] | None:
-    """Return the arrays of a function's result; None if it has others than new arrays and numbers."""
+    """Return the arrays of a function's result; None if a part is neither a number nor an array.
+
+    An empty array is none, either. `Capture.add_host_call` refuses views of operands.
+    """
     if isinstance(value, (tuple, list)):
         parts = [results_of(part) for part in value]
         return None if None in parts else [array for part in parts if part is not None for array in part]
@@ -91,7 +95,7 @@ def results_of(value: Any) -> list[Array] | None:
 
 
 def layouts_of(arrays: Sequence[Array]) -> tuple[Any, ...]:
-    """Return the layouts of results: the outcome of the segment that ends with their call."""
+    """Return the layouts of results and of their memory: the outcome of the segment that their call ends."""
     return tuple(
         [
             (*_layout(array), address_of(array) - byte_bounds(owner)[0], *_layout(owner))
@@ -107,7 +111,7 @@ def _layout(array: Array) -> tuple[Any, ...]:
 def operand_in(
     array: Array, owner: Array, argument: int, serial: int, *, is_scalar: bool, is_weak: bool
 ) -> ArrayOperand | None:
-    """Return the operand for a view of an array; None if the owner has gaps."""
+    """Return the operand for an array of an owner; None for a view of one that is not contiguous."""
     layout = array.shape, array.strides, array.dtype
     offset = address_of(array) - address_of(owner)
     is_whole = not offset and layout == (owner.shape, owner.strides, owner.dtype)

@@ -107,7 +107,7 @@ class _Lowering:
         local: list[list[Memory]] = [[] for _ in segments]
         for memory in sorted(computed, key=lambda each: each.serial):
             index = memory.first_segment
-            if memory.is_from_host_call:  # between this segment and the next
+            if memory.is_from_host_call:  # the host call allocates it, not the plan
                 continue
             was_live = index < len(self._live_outs) and memory.serial in self._live_outs[index]
             is_live = memory.last_segment > index or was_live or memory.serial in self._result_arrays

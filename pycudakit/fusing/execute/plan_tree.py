@@ -122,7 +122,7 @@ class PlanTree:
         """Return the arrays that leave each segment on a path, as far as the tree has it."""
         found: list[tuple[int, ...]] = []
         node: TreeNode | None = self.root
-        for outcome in (*outcomes, False):
+        for outcome in (*outcomes, False):  # the last segment has no outcome
             if node is None:
                 break
             found.append(node.lowered.live_out)
@@ -141,6 +141,7 @@ class PlanTree:
             if node is None:
                 break
             is_same = node.lowered.identity == lowered.identity
+            # A path of the tree may need an array that this one was not lowered to keep.
             if not is_same or not set(node.lowered.live_out) <= set(lowered.live_out):
                 self.root, self.paths = self._grown(None, path), 1
                 return
@@ -170,7 +171,7 @@ class PlanTree:
 
     def _runs_of(self, lowered: LoweredSegment) -> PlanRuns:
         """Return the runs of a plan. Equal plans, such as those of the turns of a loop, share them."""
-        key = object() if lowered.is_last else lowered.plan.key()  # the last plans of paths differ
+        key = object() if lowered.is_last else lowered.plan.key()  # the key of a plan lacks its result
         runs = self._runs.get(key)
         if runs is None:
             runs = self._runs[key] = PlanRuns(lowered.plan)
@@ -246,7 +247,7 @@ class PlanTree:
         saved: dict[int, Array] = {}
         live: dict[int, Array] = {}
         node: TreeNode | None = self.root
-        is_correct = False
+        has_succeeded = False
         try:
             while node is not None:
                 lowered = node.lowered
@@ -267,7 +268,7 @@ class PlanTree:
                     node.runs.give_back(run)
                     return NotImplemented
                 if lowered.is_last:
-                    is_correct = True
+                    has_succeeded = True
                     result = run.result(buffers)
                     node.runs.give_back(run)
                     return result
@@ -293,7 +294,7 @@ class PlanTree:
             self.has_missed = True
             return NotImplemented
         finally:
-            if not is_correct:  # also after an interrupt
+            if not has_succeeded:  # also after an interrupt
                 for index, values in saved.items():
                     arguments[index][...] = values
 

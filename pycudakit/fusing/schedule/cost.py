@@ -57,7 +57,7 @@ class Costs:
         self.numpy += 0.25e-6
         self.cpu += 0.5 * _TRACE_OP
 
-    def concretization(self) -> None:
+    def graph_break(self) -> None:
         """Add a graph break."""
         self.numpy += 0.1e-6
         self.cpu += 3 * _TRACE_OP
@@ -69,7 +69,7 @@ class Costs:
         self.passes += 1
 
     def called(self, size: int, *, runs_in_numpy: bool = False, is_reduction: bool = False) -> None:
-        """Add a function that was called directly; `runs_in_numpy` also on the CPU engine."""
+        """Add a function that is no element program; with `runs_in_numpy`, the CPU engine calls NumPy's."""
         seconds = size * (_REDUCED_ELEMENT if is_reduction else _ELEMENT)
         self.numpy += 5 * _NUMPY_CALL + seconds
         if seconds > THREAD_WAKE_SECONDS and not runs_in_numpy:
@@ -121,10 +121,10 @@ def candidates(estimates: Mapping[str, float]) -> list[str]:
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    The calls run on each engine in turn, so that all find warm memory in the end. Short calls begin with some
-    that are not timed. Only calls with the scalar
-    arguments of the first one are timed, because a scalar may be a number of steps. If all of these engines
-    take longer than another one's estimate, that one is measured, too.
+    The calls run on each engine in turn, so that all find warm memory in the end. Of short calls, the first
+    ones are not timed. Only calls with the scalar arguments of the first one are timed, because a scalar may
+    be a number of steps. If all of these engines take longer than another one's estimate, that one is
+    measured, too.
 
     Parameters
     ----------

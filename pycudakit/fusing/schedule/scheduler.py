@@ -184,7 +184,7 @@ class Scheduler:
         """Return a tracer's values for Python: a graph break."""
         if self.has_stopped_deferring:
             return self.to_host(tracer)
-        self.costs.concretization()
+        self.costs.graph_break()
         self.note_graph_break(operation)
         node = tracer.node
         if node.array is None:

@@ -317,9 +317,10 @@ class Trace(IndexingTrace):
             return None
         try:
             operands = self._operands(capture, arguments)
-            return HostCall(function, operands, self._operands(capture, keywords), writes)
+            call = HostCall(function, operands, self._operands(capture, keywords), writes)
         except NotReplayableError:
             return None
+        return call if capture.is_valid else None  # computing an operand may end the capture
 
     def _operands(self, capture: Capture, value: Any) -> Any:
         """Replace tracers and constant arrays in the arguments of a host call."""
@@ -359,6 +360,8 @@ class Trace(IndexingTrace):
         if call is None or type(call.arguments[0]) is not ArrayOperand:
             return False
         self.compute_readers(buffer)
+        if not capture.is_valid:
+            return False
         self.buffers.mark_written(buffer)
         before, began = last_record(), time.perf_counter()
         capture.call_on_host(call)

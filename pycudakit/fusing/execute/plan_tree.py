@@ -283,7 +283,7 @@ class PlanTree:
                     if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
                         numpy_seconds.append(time.perf_counter() - began)
                     owners = map(owner_of, results)
-                    live.update(zip(lowered.host_call.results, owners, strict=True))
+                    live.update(zip(lowered.host_call.results, owners, strict=False))
                     outcome = layouts_of(results)
                 node = node.following.get(outcome)
                 if node is not None:

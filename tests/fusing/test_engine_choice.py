@@ -61,7 +61,7 @@ def test_reasons_of_measured_calls(measured):
 
     reasons = []
     with pk.engine("auto"):
-        for _ in range(CALLS):
+        for _ in range(CALLS + 2):
             body(np.linspace(0, 1, 100_000))
             reasons.append(pk.last_call().reason)
     assert [reason for reason in reasons if not reason.startswith("auto: ")] == []

@@ -149,17 +149,15 @@ def numpys_estimates(cost: Cost) -> Estimates:
 
 
 def _choose(function: str, cost: Cost) -> EngineChoice:
+    if cost.numpy == 0:
+        return numpy_choice_for_size(function)
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
+    engine, seconds = "cpu", cost.cpu
     if cost.numpy is not None and cost.numpy <= cost.cpu:
-        if not cost.numpy:
-            return numpy_choice_for_size(function)
-        engine, seconds, may_use_gpu = "numpy", cost.numpy, cost.numpy > CUDA_CALL
-    else:
-        engine, seconds, may_use_gpu = "cpu", cost.cpu, True
+        engine, seconds = "numpy", cost.numpy
     must_use_gpu, on_cuda = engine == "cpu" and not has_cpu, None
-    if cuda_status and (
-        must_use_gpu or (may_use_gpu and may_pay_on_gpu(seconds, cost.up, cost.down, cost.gpu))
-    ):
+    is_long = engine == "cpu" or seconds > CUDA_CALL
+    if cuda_status and (must_use_gpu or (is_long and may_pay_on_gpu(seconds, cost.up, cost.down, cost.gpu))):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
         if must_use_gpu or on_cuda < seconds:
             engine = "cuda"

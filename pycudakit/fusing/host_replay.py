@@ -178,7 +178,7 @@ class PlanCache:
         tree = None if entry is None else entry.tree
         if entry is None or tree is None or not ignores_underflow():
             return NotImplemented
-        if tree.has_branches:
+        if tree.has_several_segments:
             result = _replay_as_one_call(tree, signature, reason)
         else:
             result = tree.replay(signature.arrays, signature.addresses, reason)
@@ -196,7 +196,7 @@ class PlanCache:
         """Return the plan of a signature; None if there is none, or its calls branch."""
         entry = self._entries[signature.key]
         tree = None if entry is None else entry.tree
-        return None if tree is None or tree.has_branches else tree.root.lowered.plan
+        return None if tree is None or tree.has_several_segments else tree.root.lowered.plan
 
     def note(self, signature: Signature | None) -> None:
         """Note that a call has succeeded."""

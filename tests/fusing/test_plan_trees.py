@@ -487,6 +487,8 @@ def test_random_programs(engine, lines, seeds):
     check_program(lines, seeds, 1500)
 
 
+@pytest.mark.thorough
+@pytest.mark.ci
 @programs
 def test_random_programs_of_large_arrays(engine, lines, seeds):
     check_program(lines, seeds, 9000)

@@ -180,7 +180,7 @@ def _callees(code: CodeType) -> dict[int, str]:
 
 
 class _LoadWalk(Interpreter):
-    """An interpretation that follows loaded values to their calls; those of local variables if asked to."""
+    """An interpretation that follows loaded values to their calls; `follows_locals`, local variables, too."""
 
     def __init__(self, code: CodeType, follows_locals: bool = False) -> None:
         self.follows_locals = follows_locals

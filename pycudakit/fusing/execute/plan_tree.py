@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +109,7 @@ class PlanTree:
         self.has_missed = False  # the path of the last call is not in the tree
 
     @property
-    def has_branches(self) -> bool:
+    def has_several_segments(self) -> bool:
         """Whether the calls have several segments."""
         return not self.root.lowered.is_last
 
@@ -225,7 +225,7 @@ class PlanTree:
         `numpy_seconds`.
         """
         self.has_missed = False
-        if self.root.lowered.plan.engine == "cpu" or not self.has_branches:
+        if self.root.lowered.plan.engine == "cpu" or not self.has_several_segments:
             return self._replay(arguments, addresses, reason, numpy_seconds)
         copies = DeviceCopies()
         run = functools.partial(self._replay, arguments, addresses, reason, numpy_seconds, copies)
@@ -276,15 +276,9 @@ class PlanTree:
                 node.runs.give_back(run)
                 live.update(zip(live_out, buffers[len(buffers) - len(live_out) :], strict=True))
                 if lowered.host_call is not None:
-                    before, began = last_record(), time.perf_counter()
-                    results = _results_on_host(lowered.host_call, arguments, live)
-                    if results is None:
+                    outcome = _call_on_host(lowered.host_call, arguments, live, numpy_seconds)
+                    if outcome is None:
                         return NotImplemented
-                    if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
-                        numpy_seconds.append(time.perf_counter() - began)
-                    owners = map(owner_of, results)
-                    live.update(zip(lowered.host_call.results, owners, strict=False))
-                    outcome = layouts_of(results)
                 node = node.following.get(outcome)
                 if node is not None:
                     for serial in live.keys() - node.needs:
@@ -299,13 +293,23 @@ class PlanTree:
                     arguments[index][...] = values
 
 
-def _results_on_host(
-    call: HostCall, arguments: Sequence[Array], live: Mapping[int, Array]
-) -> list[Array] | None:
-    """Return the results of a host call; None if the call must be traced, to raise or to warn."""
+def _call_on_host(
+    call: HostCall, arguments: Sequence[Array], live: dict[int, Array], numpy_seconds: list[float] | None
+) -> tuple[Any, ...] | None:
+    """Make a host call, and add its results to the live arrays; return their layouts.
+
+    None means that the call must be traced, to raise or to warn.
+    """
+    before, began = last_record(), time.perf_counter()
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             result = call.compute(arguments, live)
-            return [] if call.writes else results_of(result)
     except Exception:  # noqa: BLE001  (any: the traced call raises it again)
         return None
+    results = [] if call.writes else results_of(result)
+    if results is None:
+        return None
+    if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
+        numpy_seconds.append(time.perf_counter() - began)
+    live.update(zip(call.results, map(owner_of, results), strict=False))
+    return layouts_of(results)

@@ -213,6 +213,7 @@ class Capture:
         self.memories: list[Memory] = []  # in the order of their addresses
         self._begins: list[int] = []
         self._by_owner: dict[int, Memory] = {}
+        self._owners: dict[int, Array] = {}  # by serial number
         self.segments = [CapturedSegment()]
         self.breaks: list[Break] = []  # the graph breaks that begin segments
         self._request_count = 0
@@ -233,7 +234,7 @@ class Capture:
         """Give up: the call did something that a list of requests cannot do."""
         self.is_valid = False
         self.is_late |= self._may_be_late and self._is_small  # tracing them is slower than NumPy
-        for each in (self.memories, self._begins, self._by_owner, self.segments):
+        for each in (self.memories, self._begins, self._by_owner, self._owners, self.segments):
             each.clear()
 
     def on_host_read(self) -> None:
@@ -297,7 +298,7 @@ class Capture:
         """Compute a host call, whose own library calls are no requests."""
         self._is_in_host_call = True
         try:
-            return call.compute(self.arguments, {each.serial: each.owner for each in self.memories})
+            return call.compute(self.arguments, self._owners)
         finally:
             self._is_in_host_call = False
 
@@ -363,6 +364,7 @@ class Capture:
             self.mark_not_replayable()
             return
         self._by_owner[id(owner)] = memory
+        self._owners[memory.serial] = owner
         index = bisect.bisect(self._begins, memory.begin)
         self._begins.insert(index, memory.begin)
         self.memories.insert(index, memory)

@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 19
+#define PK_ABI_VERSION 20
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -636,17 +636,32 @@ typedef struct pk_binding {
     int64_t offset; /* bytes from the buffer's begin */
 } pk_binding;
 
+/* When a stop ends a list. The value is a PK_BOOL for the first two, and a float for the third. */
+enum { PK_STOP_IF_FALSE = 0, PK_STOP_IF_TRUE = 1, PK_STOP_IF_NOT_FINITE = 2 };
+
+/* A test of a value after a call of a list, which may end the list there. */
+typedef struct pk_stop {
+    int64_t call;   /* an index of `order` */
+    int64_t buffer; /* an index of `buffers` */
+    int64_t offset; /* of the value, in bytes from the buffer's begin */
+    int32_t type;   /* of the value: a pk_type */
+    int32_t kind;   /* PK_STOP_... */
+} pk_stop;
+
 /* Binds the buffers: stores buffers[b.buffer].address + b.offset in the word of each binding b. Then makes
  * call_count calls, of requests[order[0]], requests[order[1]] and so on: one request may be called many
- * times. The results are those of the same calls one after the other.
+ * times. The results are those of the same calls one after the other. *completed is the number of calls.
+ *
+ * The list ends early, with PK_OK, after a call of which a stop is met: so a loop runs until its condition
+ * changes. Stops are in the order of their calls; a call may have several.
  *
  * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
- * requests there without waiting in between, and copies results back at the end. So a buffer from which a
- * request reads before one has written there is PK_BUFFER_UPLOAD, and one that the caller reads is
- * PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined unless it is uploaded, too,
- * and so are all bytes of other buffers. With several devices, without room on the device, inside a residency
- * scope, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers
- * in place.
+ * requests there without waiting in between, but for stops, and copies results back at the end. So a buffer
+ * from which a request reads before one has written there is PK_BUFFER_UPLOAD, and one that the caller reads
+ * is PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined unless it is uploaded, too,
+ * and so are all bytes of other buffers. Buffers that are resident in a scope of the caller's stay on the
+ * device. With several devices, without room on the device, and with a PK_REQUEST_LOOP, each request runs as
+ * a call of its own. The CPU library uses the buffers in place.
  *
  * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or
  * until the list is the least recently used of too many. The next call with this key has the same requests,
@@ -661,8 +676,9 @@ typedef struct pk_binding {
  * options.spans are 0. */
 PK_API int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                int64_t call_count, const pk_binding *bindings, int64_t binding_count,
-                               const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
-                               int64_t *completed, const pk_options *options, pk_report *report);
+                               const pk_buffer *buffers, int64_t buffer_count, const pk_stop *stops,
+                               int64_t stop_count, const uint64_t *key, int64_t *completed,
+                               const pk_options *options, pk_report *report);
 
 /* ---- Scans ---------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 // Lists of requests (pk_run_requests) in the CUDA library. The buffers of a list are copied to a device and
 // made resident there, in a residency scope of the list's. Inside it each request is an ordinary call, which
 // finds its operands resident and is only enqueued, in the scope's stream. Then the results are copied back.
+// Buffers that are resident already, in a scope of the caller's, stay on the device.
 #include "common/requests.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/types.h"
 #include "cuda/kernels/buffers.h"
 #include "cuda/kernels/run_resources.h"
 #include "cuda/residency/residency_map.h"
@@ -25,6 +27,8 @@ namespace {
 constexpr int64_t MAX_MAPPED_CALLS = 4;
 // The host waits whenever so many operations are enqueued, some 20 ms of work, so that a list can be stopped.
 constexpr double SLICE_OPERATIONS = 8e9;
+// The most bytes of a buffer that stays in pinned memory because the host reads the value of a stop there.
+constexpr int64_t MAX_FOR_STOPS = 64 << 10;
 
 double operations_of(const pk_request &request) {
     const RequestArguments arguments(request);
@@ -34,6 +38,20 @@ double operations_of(const pk_request &request) {
 }
 
 bool is_loop(const pk_request &request) { return request.entry == PK_REQUEST_LOOP; }
+
+bool has_stop(const RequestList &list, int64_t buffer) {
+    return std::any_of(list.stops, list.stops + list.stop_count,
+                       [&](const pk_stop &stop) { return stop.buffer == buffer; });
+}
+
+// Return true unless only a part of a buffer is resident, or another device has it.
+bool is_whole_on(int device, const pk_buffer &buffer) {
+    const auto *const begin = reinterpret_cast<const char *>(buffer.address);
+    const auto *const end = begin + buffer.bytes;
+    const std::vector<plan::ResidentBuffer *> resident = plan::ResidencyScope::overlapping(begin, end);
+    return resident.empty() ||
+           (resident.size() == 1 && resident[0]->device == device && resident[0]->contains(begin, end));
+}
 
 }  // namespace
 
@@ -49,10 +67,15 @@ class RequestBuffers::OnDevice {
           status_words_(status_words_of(list)),
           buffers_(with_status_words(list)),
           device_buffers_({buffers_.data(), int64_t(buffers_.size())}, call, device_),
+          mapped_buffers_({for_stops_.data(), int64_t(for_stops_.size())}, call, device_),
           run_stream_(kernels::acquire_run_stream(device_)) {
         const int64_t max_small = tuned(Tune::in_place_bytes);
         const bool is_small = device_buffers_.pinned_bytes() <= max_small;
-        if (is_small) run_stream_->obtain_pinned(max_small);
+        if (is_small || !for_stops_.empty()) {
+            run_stream_->obtain_pinned(max_small + mapped_buffers_.bytes());
+            mapped_buffers_.set_mapped_memory(run_stream_->d_pinned() + max_small,
+                                              run_stream_->pinned() + max_small);
+        }
         if (device_buffers_.bytes() <= max_small && list.call_count <= MAX_MAPPED_CALLS) {
             device_buffers_.set_mapped_memory(run_stream_->d_pinned(), run_stream_->pinned());
             has_memory_ = true;
@@ -79,23 +102,30 @@ class RequestBuffers::OnDevice {
 
     // Upload the buffers and make them resident, for the thread's calls until the scope ends.
     void begin() {
+        for (plan::ResidentBuffer *const each : resident_) each->sync_to_device(call_);
         scope_.emplace();
         scope_->set_device(device_);
         scope_->set_stream(stream(), {device_buffers_.address(0), buffers_.front().bytes});
         device_buffers_.upload(stream());
-        for (size_t i = 1; i < buffers_.size(); ++i) {
-            const pk_buffer &each = buffers_[i];
-            if (each.bytes == 0) continue;
-            plan::ResidentBuffer resident{};
-            resident.host = reinterpret_cast<char *>(each.address);
-            resident.bytes = each.bytes;
-            resident.intent = PK_RESIDENT_TEMPORARY;
-            resident.host_valid = (each.flags & PK_BUFFER_UPLOAD) != 0;
-            resident.device_valid = true;
-            resident.device = device_;
-            resident.d_imported = device_buffers_.address(int64_t(i));
-            scope_->add(std::move(resident));
-        }
+        if (!for_stops_.empty()) mapped_buffers_.upload(stream());
+        for (size_t i = 1; i < buffers_.size(); ++i) add(buffers_[i], device_buffers_.address(int64_t(i)));
+        for (size_t i = 0; i < for_stops_.size(); ++i)
+            add(for_stops_[i], mapped_buffers_.address(int64_t(i)));
+    }
+
+    // Wait for the calls, and return a value in host memory that the device has computed.
+    const char *value_at(const char *address, int type) {
+        plan::ResidentBuffer *const resident =
+            plan::ResidencyScope::find(reinterpret_cast<uint64_t>(address));
+        if (resident == nullptr || !resident->device_valid) return address;  // the host has computed it
+        const char *const d_value = resident->device_address(address);
+        const int64_t offset = d_value - run_stream_->d_pinned();
+        const bool is_mapped = offset >= 0 && offset < run_stream_->pinned_bytes();
+        if (!is_mapped)
+            PK_CUDA(cudaMemcpyAsync(value_, d_value, size_t(size_of(type)), cudaMemcpyDeviceToHost, stream()));
+        PK_CUDA(cudaStreamSynchronize(stream()));
+        operations_ = 0;
+        return is_mapped ? run_stream_->pinned() + offset : value_;
     }
 
     // Wait if much is enqueued.
@@ -108,14 +138,17 @@ class RequestBuffers::OnDevice {
 
     void finish() {
         // A request that cannot run on a device leaves its results in host memory.
-        for (const pk_buffer &each : buffers_) {
+        const auto sync_to_device = [&](const pk_buffer &each) {
             plan::ResidentBuffer *const resident = plan::ResidencyScope::find(each.address);
             if (resident != nullptr && (each.flags & PK_BUFFER_DOWNLOAD) != 0)
                 resident->sync_to_device(call_);
-        }
+        };
+        std::for_each(buffers_.begin(), buffers_.end(), sync_to_device);
+        std::for_each(for_stops_.begin(), for_stops_.end(), sync_to_device);
         device_buffers_.enqueue_download(stream());
         PK_CUDA(cudaStreamSynchronize(stream()));
         device_buffers_.download();
+        if (!for_stops_.empty()) mapped_buffers_.download();
         call_.report.bytes_down -= buffers_.front().bytes;  // the status words are not the caller's
         for (const unsigned word : status_words_) call_.report.exceptions |= int32_t(word);
     }
@@ -129,13 +162,36 @@ class RequestBuffers::OnDevice {
         return std::vector<unsigned>(size_t(align_up(std::min<int64_t>(words, PK_MAX_INSTRUCTIONS), 64)));
     }
 
-    // Return the list's buffers behind one for the status words.
+    // Make a buffer resident.
+    void add(const pk_buffer &buffer, char *d_data) {
+        if (buffer.bytes == 0) return;
+        plan::ResidentBuffer resident{};
+        resident.host = reinterpret_cast<char *>(buffer.address);
+        resident.bytes = buffer.bytes;
+        resident.intent = PK_RESIDENT_TEMPORARY;
+        resident.host_valid = (buffer.flags & PK_BUFFER_UPLOAD) != 0;
+        resident.device_valid = true;
+        resident.device = device_;
+        resident.d_imported = d_data;
+        scope_->add(std::move(resident));
+    }
+
+    // Return the list's buffers that are not resident, behind one for the status words; but add small ones
+    // with the values of stops to for_stops_.
     std::vector<pk_buffer> with_status_words(const RequestList &list) {
         std::vector<pk_buffer> buffers(1);
         buffers[0].address = reinterpret_cast<uint64_t>(status_words_.data());
         buffers[0].bytes = int64_t(status_words_.size() * sizeof(unsigned));
         buffers[0].flags = PK_BUFFER_DOWNLOAD;
-        buffers.insert(buffers.end(), list.buffers, list.buffers + list.buffer_count);
+        for (int64_t i = 0; i < list.buffer_count; ++i) {
+            const pk_buffer &buffer = list.buffers[i];
+            plan::ResidentBuffer *const resident = plan::ResidencyScope::find(buffer.address);
+            if (resident == nullptr || buffer.bytes == 0) {
+                (buffer.bytes <= MAX_FOR_STOPS && has_stop(list, i) ? for_stops_ : buffers).push_back(buffer);
+            } else if (resident->host_valid && (buffer.flags & PK_BUFFER_UPLOAD) != 0) {
+                resident_.push_back(resident);
+            }
+        }
         return buffers;
     }
 
@@ -145,8 +201,13 @@ class RequestBuffers::OnDevice {
     const int device_;
     const CurrentDevice current_;
     std::vector<unsigned> status_words_;
+    // Resident ones whose values the list reads, and the host has; those in mapped memory, so that the host
+    // reads the values of stops without a copy; and the others.
+    std::vector<plan::ResidentBuffer *> resident_;
+    std::vector<pk_buffer> for_stops_;
     const std::vector<pk_buffer> buffers_;
-    kernels::Buffers device_buffers_;
+    kernels::Buffers device_buffers_, mapped_buffers_;
+    char value_[8];
     std::unique_ptr<kernels::RunStream> run_stream_;
     DeviceBuffer memory_;
     bool has_memory_ = false;
@@ -154,11 +215,14 @@ class RequestBuffers::OnDevice {
     double operations_ = 0;  // enqueued since the host last waited
 };
 
-RequestBuffers::RequestBuffers(const RequestList &list, Call &call) {
-    if (call.options().device_count > 1 || list.buffer_count == 0 ||
-        plan::ResidencyScope::current() != nullptr ||
+RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list), call_(call) {
+    const bool is_enqueued = StreamScope::current() != nullptr;  // in a stream of the caller's
+    if (call.options().device_count > 1 || list.buffer_count == 0 || is_enqueued ||
         std::any_of(list.requests, list.requests + list.request_count, is_loop))
         return;
+    const int device = devices_of(call).front();
+    const auto is_usable = [&](const pk_buffer &each) { return is_whole_on(device, each); };
+    if (!std::all_of(list.buffers, list.buffers + list.buffer_count, is_usable)) return;
     try {
         on_device_ = std::make_unique<OnDevice>(list, call);
     } catch (const Failure &failure) {
@@ -175,6 +239,15 @@ RequestBuffers::~RequestBuffers() = default;
 
 void RequestBuffers::after_call(const pk_request &request) {
     if (on_device_ != nullptr) on_device_->after_call(request);
+}
+
+const char *RequestBuffers::value_of(const pk_stop &stop) {
+    const uint64_t address = list_.buffers[stop.buffer].address + uint64_t(stop.offset);
+    const auto *const value = reinterpret_cast<const char *>(address);
+    if (on_device_ != nullptr) return on_device_->value_at(value, stop.type);
+    if (plan::ResidentBuffer *const resident = plan::ResidencyScope::find(address))
+        resident->sync_to_host(call_);
+    return value;
 }
 
 void RequestBuffers::finish() {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <cmath>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <type_traits>
@@ -10,7 +12,9 @@
 #include <vector>
 
 #include "common/call/status.h"
+#include "common/half.h"
 #include "common/lru_cache.h"
+#include "common/types.h"
 
 namespace pk {
 
@@ -76,6 +80,20 @@ constexpr size_t MAX_CACHED_REQUESTS = 32 << 10;
 
 // The prepared requests of lists with a key. A call takes them out, and puts them back when it has succeeded.
 using ListCache = LruCache<Preparations, MAX_CACHED_REQUESTS, CountRequests>;
+
+bool is_finite(int type, const char *value) {
+    const auto read = [&](auto number) {
+        std::memcpy(&number, value, sizeof(number));
+        return number;
+    };
+    if (type == PK_FLOAT16) return std::isfinite(half::to_float(read(uint16_t())));
+    return type == PK_FLOAT32 ? std::isfinite(read(float())) : std::isfinite(read(double()));
+}
+
+bool is_met(const pk_stop &stop, const char *value) {
+    if (stop.kind == PK_STOP_IF_NOT_FINITE) return !is_finite(stop.type, value);
+    return (*value != 0) == (stop.kind == PK_STOP_IF_TRUE);
+}
 
 // Calls the requests of a list. Those that it calls several times, and all of a list with a key, are prepared
 // at their first call.
@@ -168,15 +186,28 @@ void check_buffers(const RequestList &list) {
     }
 }
 
+void check(const pk_stop &stop, int64_t earlier_call, const RequestList &list) {
+    require(stop.call >= earlier_call && stop.call < list.call_count,
+            "the call of a stop is not in the list, or before that of an earlier stop");
+    require(stop.kind >= PK_STOP_IF_FALSE && stop.kind <= PK_STOP_IF_NOT_FINITE, "a stop has no such kind");
+    const bool is_float = stop.type >= PK_FLOAT16 && stop.type <= PK_FLOAT64;
+    require(stop.kind == PK_STOP_IF_NOT_FINITE ? is_float : stop.type == PK_BOOL,
+            "the value of a stop is a PK_BOOL, or a float if it is to be finite");
+    require(stop.buffer >= 0 && stop.buffer < list.buffer_count, "a stop names a buffer that there is not");
+    const int64_t bytes = list.buffers[stop.buffer].bytes - size_of(stop.type);
+    require(stop.offset >= 0 && stop.offset <= bytes, "the value of a stop is not in its buffer");
+}
+
 void check(const RequestList &list, const int64_t *completed, const pk_options *options,
            const pk_report *report) {
-    require(
-        list.request_count >= 0 && list.call_count >= 0 && list.binding_count >= 0 && list.buffer_count >= 0,
-        "a count is negative");
+    require(std::min({list.request_count, list.call_count, list.binding_count, list.buffer_count,
+                      list.stop_count}) >= 0,
+            "a count is negative");
     require_array(list.requests, list.request_count, alignof(pk_request), "requests");
     require_array(list.order, list.call_count, alignof(int32_t), "order");
     require_array(list.bindings, list.binding_count, alignof(pk_binding), "bindings");
     require_array(list.buffers, list.buffer_count, alignof(pk_buffer), "buffers");
+    require_array(list.stops, list.stop_count, alignof(pk_stop), "stops");
     require_array(list.key, list.key == nullptr ? 0 : 2, alignof(uint64_t), "key");
     require(completed != nullptr, "completed is a null pointer");
     require(report != nullptr, "report is a null pointer");
@@ -191,6 +222,8 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
         require(list.order[i] >= 0 && list.order[i] < list.request_count,
                 "order names a request that there is not");
     }
+    for (int64_t i = 0; i < list.stop_count; ++i)
+        check(list.stops[i], i == 0 ? 0 : list.stops[i - 1].call, list);
     for (int64_t i = 0; i < list.binding_count; ++i) {
         const pk_binding &binding = list.bindings[i];
         require(binding.word != 0, "the word of a binding is a null pointer");
@@ -239,12 +272,13 @@ void release_prepared_requests() {
 
 extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                    int64_t call_count, const pk_binding *bindings, int64_t binding_count,
-                                   const pk_buffer *buffers, int64_t buffer_count, const uint64_t *key,
-                                   int64_t *completed, const pk_options *options, pk_report *report) {
+                                   const pk_buffer *buffers, int64_t buffer_count, const pk_stop *stops,
+                                   int64_t stop_count, const uint64_t *key, int64_t *completed,
+                                   const pk_options *options, pk_report *report) {
     int32_t status = PK_OK;  // of the request that fails
     const int32_t own_status = pk::guarded([&] {
-        const pk::RequestList list{requests,      request_count, order,        call_count, bindings,
-                                   binding_count, buffers,       buffer_count, key};
+        const pk::RequestList list{requests, request_count, order, call_count, bindings, binding_count,
+                                   buffers,  buffer_count,  stops, stop_count, key};
         pk::check(list, completed, options, report);
         *completed = 0;
         for (const pk_binding *binding = bindings; binding != bindings + binding_count; ++binding) {
@@ -257,7 +291,9 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
         pk::RequestBuffers request_buffers(list, list_call);
         pk::RequestCaller caller(list);
         pk_report sum{};
-        for (int64_t i = 0; i < call_count; ++i) {
+        const pk_stop *stop = stops, *const end = stops + stop_count;
+        bool is_stopped = false;
+        for (int64_t i = 0; i < call_count && !is_stopped; ++i) {
             pk_report own{};
             status = caller.call_request(order[i], options, &own);
             if (status != PK_OK) return;
@@ -265,6 +301,8 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
             pk::add(sum, own);
             ++*completed;
             list_call.advance(1);
+            for (; stop != end && stop->call == i; ++stop)
+                is_stopped |= pk::is_met(*stop, request_buffers.value_of(*stop));
         }
         request_buffers.finish();
         list_call.end();

@@ -22,6 +22,8 @@ struct RequestList {
     int64_t binding_count;
     const pk_buffer *buffers;
     int64_t buffer_count;
+    const pk_stop *stops;
+    int64_t stop_count;
     const uint64_t *key;  // null, or two words, which are 0 for none
 };
 
@@ -100,12 +102,16 @@ class RequestBuffers {
 
     // To be called after each call of a request. It may wait for the device.
     void after_call(const pk_request &request);
+    // Returns the value of a stop as the calls so far have left it, after waiting for them.
+    const char *value_of(const pk_stop &stop);
     // Waits for the requests, copies their results to the host, and adds the exceptions that the requests did
     // not report themselves to the call's report.
     void finish();
 
    private:
     class OnDevice;
+    const RequestList &list_;
+    Call &call_;
     std::unique_ptr<OnDevice> on_device_;  // null: in place
 };
 

@@ -17,9 +17,12 @@ std::unique_ptr<PreparedRequest> prepare(const pk_request &request) {
 
 class RequestBuffers::OnDevice {};
 
-RequestBuffers::RequestBuffers(const RequestList &, Call &) {}
+RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list), call_(call) {}
 RequestBuffers::~RequestBuffers() = default;
 void RequestBuffers::after_call(const pk_request &) {}
+const char *RequestBuffers::value_of(const pk_stop &stop) {
+    return reinterpret_cast<const char *>(list_.buffers[stop.buffer].address + uint64_t(stop.offset));
+}
 void RequestBuffers::finish() {}
 
 }  // namespace pk

@@ -14,7 +14,7 @@ from numpy.ctypeslib import ndpointer
 from pycudakit import errors
 from pycudakit._native import abi_objects
 
-ABI_VERSION = 19
+ABI_VERSION = 20
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -58,6 +58,7 @@ RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOM_COUNT = range(8, 12)
 ) = range(10)
 FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(5)
 REQUEST_EVALUATE, REQUEST_REDUCE, REQUEST_REDUCE_SEVERAL, REQUEST_SCAN, REQUEST_LOOP = range(5)
+STOP_IF_FALSE, STOP_IF_TRUE, STOP_IF_NOT_FINITE = range(3)
 RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
 IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
 TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
@@ -244,6 +245,9 @@ BLOCK_PROGRAM = np.dtype(
 )
 REQUEST = np.dtype([("entry", np.int64), ("arguments", np.uint64, (MAX_REQUEST_ARGUMENTS,))])
 BINDING = np.dtype([("word", np.uint64), ("buffer", np.int64), ("offset", np.int64)])
+STOP = np.dtype(
+    [*((name, np.int64) for name in ("call", "buffer", "offset")), ("type", np.int32), ("kind", np.int32)]
+)
 DRAWS = np.dtype(
     [
         ("key", np.uint64, (2,)),
@@ -465,7 +469,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     "pk_run_requests": (
         *(_in(REQUEST), _SIZE, _in(np.int32), _SIZE),
-        *(_in(BINDING), _SIZE, _in(BUFFER), _SIZE, _in(np.uint64), _SIZE_OUT),
+        *(_in(BINDING), _SIZE, _in(BUFFER), _SIZE, _in(STOP), _SIZE, _in(np.uint64), _SIZE_OUT),
         *_OPTIONS_AND_REPORT,
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),

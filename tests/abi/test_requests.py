@@ -45,6 +45,7 @@ class Lists:
         self.buffers = np.zeros(3, abi.BUFFER)
         self.buffers["flags"] = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_DOWNLOAD
         self.set_buffers(self.x, self.out, self.number)
+        self.stops = np.zeros(0, abi.STOP)
         self.key = np.zeros(2, np.uint64)  # none
         self.completed = ctypes.c_int64(-1)
         self.options, self.report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
@@ -63,7 +64,8 @@ class Lists:
         return library.pk_run_requests(
             *(self.requests, len(self.requests), self.order, len(self.order)),
             *(self.bindings, len(self.bindings), self.buffers, len(self.buffers)),
-            *(self.key, ctypes.byref(self.completed), self.options, self.report),
+            *(self.stops, len(self.stops), self.key),
+            *(ctypes.byref(self.completed), self.options, self.report),
         )
 
 
@@ -169,6 +171,90 @@ def test_a_loop(library, lists):
     assert lists.report["exceptions"][0] == 0
 
 
+LOOP_OF_TWO = np.array([0, 1] * 10, np.int32)  # squares x, and adds it up
+
+
+@pytest.mark.parametrize("size", [SIZE, 200_000])
+@pytest.mark.parametrize("n", [0, 1, 7, 9])
+def test_a_list_ends_at_a_stop(library, lists, size, n):
+    """Ten turns that square x in place and add it up, ended when the sum overflows, or else at the end."""
+    x, out, number = np.full(size, 2.0), np.zeros(size), np.zeros(1)
+    x[-1] = 2.0 ** (1024 / 2 ** (n + 1))  # its square in turn n, from 0 on, is the first to overflow
+    lists.set_buffers(x, out, number)
+    lists.shape[0] = size
+    lists.buffers["flags"][0] |= abi.BUFFER_DOWNLOAD
+    lists.bindings["buffer"][1] = lists.bindings["buffer"][2] = 0
+    lists.order = LOOP_OF_TWO
+    lists.stops = np.array(
+        [(2 * turn + 1, 2, 0, F64, abi.STOP_IF_NOT_FINITE) for turn in range(10)], abi.STOP
+    )
+    expected = x.copy()
+    for _ in range(10):
+        with np.errstate(over="ignore"):
+            expected *= expected
+        if not np.isfinite(expected.sum()):
+            break
+    lists.run(library)
+    assert lists.completed.value == 2 * (n + 1)
+    np.testing.assert_array_equal(x, expected)
+    assert lists.report["exceptions"][0] == abi.FPE_OVERFLOW
+
+
+BOOL = abi.TYPES.index(np.dtype(bool))
+
+
+@pytest.mark.parametrize("is_called_on_host", [False, True])
+@pytest.mark.parametrize(("kind", "ends_at"), [(abi.STOP_IF_TRUE, True), (abi.STOP_IF_FALSE, False)])
+def test_a_stop_by_a_truth_value(library, lists, kind, ends_at, is_called_on_host):
+    """A list that negates x in place, and stores in a byte whether its first element is positive."""
+    truth = np.array([2], np.uint8)
+    lists.buffers["address"][1], lists.buffers["bytes"][1] = truth.ctypes.data, 1
+    lists.buffers["flags"][0] |= abi.BUFFER_DOWNLOAD
+    lists.bindings["buffer"][1] = 0
+    lists.square[1] = operations()["negative"], F64, F64, 0, 0, 0
+    load, load_zero = lists.square[0], (abi.OP_LOAD, F64, F64, 1, 0, 0)
+    is_less, store = (operations()["less"], F64, BOOL, 1, 0, 0), (abi.OP_STORE, BOOL, BOOL, 2, 2, 0)
+    compare = np.array([load, load_zero, is_less, store], abi.INSTRUCTION)
+    operands, zero, one = np.zeros(3, abi.OPERAND), np.zeros(1), np.array([1], np.int64)
+    operands["type"], operands["address"][1], flags = (
+        (F64, F64, BOOL),
+        zero.ctypes.data,
+        np.zeros(4, np.uint8),
+    )
+    lists.set(1, abi.REQUEST_EVALUATE, compare, 4, operands, 3, one, 1, flags)
+    words = [(operands[row:].ctypes.data, buffer, 0) for row, buffer in ((0, 0), (2, 1))]
+    lists.bindings = np.concatenate([lists.bindings[:2], np.array(words, abi.BINDING)])
+    if is_called_on_host:  # each request is a call of its own
+        loop = LOOP(lambda *_: None)
+        sizes = np.array([1], np.intp)
+        address = ctypes.cast(loop, ctypes.c_void_p).value
+        lists.requests = np.concatenate([lists.requests, np.zeros(1, abi.REQUEST)])
+        lists.set(2, abi.REQUEST_LOOP, address, operands, 3, sizes, sizes, 0)
+    lists.order = np.array([0, 1, 0, 1, 0, 1], np.int32)
+    lists.stops = np.array([(call, 1, 0, BOOL, kind) for call in (1, 3)], abi.STOP)
+    x = lists.x.copy()
+    lists.run(library)
+    turns = 2 if ends_at else 1  # x is negative after one turn
+    assert lists.completed.value == 2 * turns
+    np.testing.assert_array_equal(lists.x, x * (-1) ** turns)
+    assert truth[0] == ends_at
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 0.0, 1e-7, 65504.0])
+def test_finite_values(library, lists, dtype, value):
+    """The value of a stop may be one that no request has written."""
+    number = np.array([7, value], dtype)
+    lists.buffers = np.concatenate([lists.buffers, lists.buffers[:1]])
+    lists.buffers["address"][3], lists.buffers["bytes"][3] = number.ctypes.data, number.nbytes
+    type_ = abi.TYPES.index(number.dtype)
+    lists.stops = np.array([(0, 3, number.itemsize, type_, abi.STOP_IF_NOT_FINITE)], abi.STOP)
+    lists.run(library)
+    assert lists.completed.value == (2 if np.isfinite(value) else 1)
+    np.testing.assert_array_equal(lists.out, lists.x * lists.x)
+    assert (lists.number[0] != 0) == np.isfinite(value)
+
+
 def _spoil(**changes):
     def spoil(lists):
         for name, value in changes.items():
@@ -201,6 +287,22 @@ REFUSED = {
     "a buffer of requests has other flags": _table("buffers", "flags", 1, abi.BUFFER_POISON),
     "the word of a binding is a null pointer": _table("bindings", "word", 2, 0),
     "options.rest and options.spans are for single calls": _table("options", "spans", 0, 8),
+}
+
+
+def _stops(*rows):
+    return _spoil(stops=lambda _: np.array(list(rows), abi.STOP))
+
+
+STOP = (1, 2, 0, F64, abi.STOP_IF_NOT_FINITE)
+REFUSED |= {
+    "the call of a stop is not in the list, or before": _stops(STOP, (0, *STOP[1:])),
+    "the call of a stop is not in the list": _stops((2, *STOP[1:])),
+    "a stop has no such kind": _stops((*STOP[:4], 3)),
+    "the value of a stop is a PK_BOOL, or a float": _stops((*STOP[:4], abi.STOP_IF_TRUE)),
+    "or a float if it is to be finite": _stops((*STOP[:3], 0, abi.STOP_IF_NOT_FINITE)),
+    "a stop names a buffer that there is not": _stops((1, 3, *STOP[2:])),
+    "the value of a stop is not in its buffer": _stops((1, 2, 1, *STOP[3:])),
 }
 
 
@@ -286,7 +388,8 @@ def test_negative_counts(library, lists):
     with pytest.raises(ValueError, match="a count is negative"):
         library.pk_run_requests(
             *(lists.requests, -1, lists.order, 2, lists.bindings, 0, lists.buffers, 0),
-            *(lists.key, ctypes.byref(lists.completed), lists.options, lists.report),
+            *(lists.stops, 0, lists.key),
+            *(ctypes.byref(lists.completed), lists.options, lists.report),
         )
 
 

@@ -70,6 +70,7 @@ _STRUCTS = {
     "pk_block_program": abi.BLOCK_PROGRAM,
     "pk_request": abi.REQUEST,
     "pk_binding": abi.BINDING,
+    "pk_stop": abi.STOP,
     "pk_window": abi.WINDOW,
     "pk_image": abi.IMAGE,
     "pk_kernel": abi.USER_KERNEL,
@@ -161,6 +162,7 @@ def test_constants(header):
         *("MAX_REDUCTIONS", "OPERAND_IN_SCRATCH"),
         *("MAX_REQUEST_ARGUMENTS", "REQUEST_EVALUATE", "REQUEST_REDUCE", "REQUEST_REDUCE_SEVERAL"),
         *("REQUEST_SCAN", "REQUEST_LOOP", "MAX_LOOP_OPERANDS"),
+        *("STOP_IF_FALSE", "STOP_IF_TRUE", "STOP_IF_NOT_FINITE"),
         *(
             "STAGE_STAGE",
             "STAGE_UPLOAD",

@@ -171,7 +171,8 @@ struct List {
         calls = 0;
         return pk_run_requests(requests.data(), int64_t(requests.size()), order.data(), int64_t(order.size()),
                                bindings.data(), int64_t(bindings.size()), buffers.data(),
-                               int64_t(buffers.size()), nullptr, &completed, &options, &report);
+                               int64_t(buffers.size()), stops.data(), int64_t(stops.size()), nullptr,
+                               &completed, &options, &report);
     }
     bool holds(int buffer, int64_t value) const {
         const auto &array = arrays[size_t(buffer)];
@@ -181,6 +182,7 @@ struct List {
     const std::vector<int32_t> flags;
     const int64_t size;
     std::vector<std::vector<int64_t>> arrays;  // filled with 1000, 2000, ...
+    std::vector<pk_stop> stops;
     int64_t completed = -1;
     pk_options options{};
     pk_report report{};
@@ -295,6 +297,57 @@ void check_failures() {
     release();
 }
 
+// A list ends after the call that meets a stop: here if the first byte of a buffer becomes 0. Its value is
+// read in pinned memory if the buffer is small, else copied, or computed on the host.
+void check_stops() {
+    for (const int64_t size : SIZES) {
+        for (const bool on_host : {false, true}) {
+            for (const int32_t first : {1020, 1022, 1030}) {
+                List list({UP, DOWN, BOTH}, size);
+                list.arrays[2].assign(size_t(size), first);
+                for (int64_t call = 0; call < 6; ++call)
+                    list.stops.push_back({call, 2, 0, PK_BOOL, PK_STOP_IF_FALSE});
+                const List::Step step{2, 2, on_host};
+                EXPECT(list.run({{0, 1}, step, step, step, step, {1, 1}}) == PK_OK);
+                const int64_t calls = first == 1020 ? 5 : first == 1022 ? 3 : 6;
+                EXPECT(list.completed == calls && list.holds(2, first + std::min<int64_t>(calls - 1, 4)));
+                EXPECT(list.holds(1, first == 1030 ? 1002 : 1001));
+                expect_nothing_left();
+            }
+        }
+    }
+    release();
+}
+
+// Buffers that are resident in a scope of the caller's stay on the device, from list to list.
+void check_resident() {
+    for (const int64_t size : SIZES) {
+        List list({BOTH, KEPT, DOWN}, size);
+        pk::plan::ResidencyScope scope;
+        for (const int buffer : {0, 2}) {
+            pk::plan::ResidentBuffer resident{};
+            resident.host = reinterpret_cast<char *>(list.arrays[size_t(buffer)].data());
+            resident.bytes = size * 8;
+            resident.intent = buffer == 0 ? PK_RESIDENT_INPUT : PK_RESIDENT_TEMPORARY;
+            resident.owned =
+                pk::DevicePool::of(0).allocate_if_possible(resident.bytes, std::nullopt, pk::Account::plan);
+            resident.host_valid = buffer == 0;
+            scope.add(std::move(resident));
+        }
+        for (const int turn : {0, 1}) {
+            EXPECT(list.run({{0, 1}, {1, 2}, {0, 0}}) == PK_OK);
+            EXPECT(list.report.bytes_up == (turn == 0 ? size * 8 : 0) && list.report.bytes_down == 0);
+            EXPECT(list.holds(0, 1000) && list.holds(2, 3000));
+        }
+        pk::Call call(&list.options, &list.report);
+        for (const int buffer : {0, 2})
+            pk::plan::ResidencyScope::find(reinterpret_cast<uint64_t>(list.arrays[size_t(buffer)].data()))
+                ->sync_to_host(call);
+        EXPECT(list.holds(0, 1002) && list.holds(2, 1003));
+    }
+    release();
+}
+
 // Without room on the device, the requests are calls of their own.
 void check_no_room() {
     List list({UP, KEPT, DOWN}, 30 << 20);
@@ -334,5 +387,7 @@ int main() {
     check_no_room();
     check_threads();
     check_unwritten();
+    check_stops();
+    check_resident();
     std::printf("ok\n");
 }

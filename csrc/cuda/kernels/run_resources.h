@@ -21,6 +21,7 @@ struct RunStream {
         if (pinned_.bytes() < bytes) pinned_ = PinnedMemory(bytes, false);
     }
     char *pinned() const { return static_cast<char *>(pinned_.get()); }
+    int64_t pinned_bytes() const { return pinned_.bytes(); }
     char *d_pinned() const { return static_cast<char *>(pinned_.device_pointer()); }
 
     const int device;

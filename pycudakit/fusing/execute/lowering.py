@@ -39,7 +39,7 @@ from pycudakit.fusing.execute.plan import (
     Request,
     Sequenced,
 )
-from pycudakit.fusing.execute.plan_tree import LoweredSegment
+from pycudakit.fusing.execute.segment import LoweredSegment
 
 # A call that writes more bytes of arguments for each request is not replayed: a replay copies them, so that
 # it can be undone.

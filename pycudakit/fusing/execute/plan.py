@@ -18,7 +18,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native import abi, allocator, loader
 from pycudakit._native.abi import address_of
-from pycudakit._native.dtypes import Array, DType
+from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.memory.background_jit import compile_requested
@@ -106,6 +106,14 @@ class Number(NamedTuple):
     dtype: DType
 
 
+class Stop(NamedTuple):
+    """A test after a call of a request: the plan's run ends there if a number meets it."""
+
+    call: int  # an index of the plan's order
+    kind: int  # abi.STOP_...
+    number: Number  # in the buffer NUMBERS
+
+
 class Sequenced(NamedTuple):
     """A result that is a list or a tuple."""
 
@@ -136,6 +144,7 @@ class Plan(NamedTuple):
     # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
     result: Any
     condition: Number | None = None  # of the branch that the plan ends with
+    stops: Sequence[Stop] = ()  # of a superblock, in the order of their calls
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that equal plans without a result share."""
@@ -199,6 +208,7 @@ class PlanRun(NativeCall):
         self._address_words = [words * row for row in range(len(self._begins))]
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
+        self._stops = self._table_of_stops()
         self._key = np.array([next(_keys), 0], np.uint64)  # under which the library keeps its preparation
         self._completed = ctypes.c_int64()
         self._reason, self._choice = "", EngineChoice(plan.function, plan.engine, "")
@@ -222,8 +232,14 @@ class PlanRun(NativeCall):
             *(library, self.entry),
             *(self._requests, len(self._requests), self._order, len(self._order)),
             *(self._bindings, len(self._bindings), self._buffers, len(self._buffers)),
-            *(self._key, ctypes.byref(self._completed), self.options, self.report),
+            *(self._stops, len(self._stops), self._key),
+            *(ctypes.byref(self._completed), self.options, self.report),
         )
+
+    @property
+    def completed(self) -> int:
+        """The calls of the last run."""
+        return self._completed.value
 
     def _new_buffers(self) -> Array:
         """Return the table of buffers, in which those that each call gives lack addresses and sizes."""
@@ -236,6 +252,14 @@ class PlanRun(NativeCall):
         buffers["address"], buffers["bytes"], buffers["flags"] = zip(*rows, strict=True)
         buffers["flags"][plan.written] |= abi.BUFFER_DOWNLOAD
         return buffers
+
+    def _table_of_stops(self) -> Array:
+        last = len(self._buffers) - 1  # the buffer NUMBERS
+        rows = [
+            (call, last, number.place.offset, CODES[number.dtype], kind)
+            for call, kind, number in self._plan.stops
+        ]
+        return np.array(rows, abi.STOP)
 
     def _fill(self, row: Any, request: Request) -> list[tuple[int, int, int]]:
         """Fill an `abi.REQUEST`; return the bindings of its operands."""
@@ -299,6 +323,14 @@ class PlanRun(NativeCall):
         condition = self._condition
         return condition is not None and bool(condition.values(buffers).item())
 
+    def value(self, number: Number) -> Any:
+        """Return a number in the buffer NUMBERS that the last run has computed."""
+        return _Numbers(self._own[NUMBERS], *number).values(())[0]
+
+    def are_finite(self, numbers: Sequence[Number]) -> bool:
+        """Return True if these numbers need no warning."""
+        return all(math.isfinite(self.value(each)) for each in numbers) or _ignores_errors(0)
+
     def result(self, buffers: Sequence[Array]) -> Any:
         """Return the call's result."""
         return self._result(self._plan.result, buffers, {})
@@ -325,7 +357,7 @@ class PlanRun(NativeCall):
         flags = self._run_on_cuda(self._choice) if self._plan.order else 0
         for index in self._read:
             copies.sync_to_host(addresses[index])
-        if self._plan.condition is None:
+        if self._plan.condition is None and not self._plan.stops:
             copies.sync_arguments()
         return flags
 

@@ -4,12 +4,14 @@ A captured call is a path of segments. A segment is a plan without branches, whi
 with a host call. The paths of one signature share the segments up to their first different outcome, so they
 are a prefix tree by outcomes. A replay runs a segment, reads its condition or makes its host call, and goes
 on with the segment for that outcome. There are no loops in a tree: a `while` of other turns is another path.
-A call without branches and host calls has a tree of one segment.
+A call without branches and host calls has a tree of one segment. The first segments of the longest call are
+run as a superblock.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,37 +27,14 @@ from pycudakit._runtime import context
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
+from pycudakit.fusing.execute.segment import LoweredSegment
+from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, join, joinable
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import owner_of
 
 _MAX_IDLE = 2  # runs of one plan
 # Arrays, and bytes of each, that the next segments or calls reuse: fresh memory costs page faults.
 _MAX_FREE, _MAX_FREE_BYTES = 4, allocator.MIN_BYTES
-
-
-class LoweredSegment(NamedTuple):
-    """A segment on the path of one call.
-
-    The arrays that enter and leave it have serial numbers, in the order in which the call allocates them.
-    """
-
-    plan: Plan
-    live_in: tuple[int, ...]  # arrays of earlier segments: the plan's last arguments
-    live_out: tuple[int, ...]  # arrays that later segments or the caller use: the plan's new arrays
-    identity: bytes  # a digest of the requests, in which memory has its serial number
-    outcome: Any  # of the condition, or the layouts of the host call's results
-    host_call: HostCall | None = None
-
-    @property
-    def written(self) -> Sequence[int]:
-        """The arguments that requests, or the host call, write to."""
-        call = self.host_call
-        return self.plan.written if call is None or call.written < 0 else [*self.plan.written, call.written]
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the call ends with this segment."""
-        return self.plan.condition is None and self.host_call is None
 
 
 class PlanRuns(Pool[PlanRun]):
@@ -106,6 +85,8 @@ class PlanTree:
         self.root = self._grown(None, path)
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
+        self._superblock: _SuperblockRuns | None = None
+        self._joined_segments = MIN_SEGMENTS - 1
         self.has_missed = False  # the path of the last call is not in the tree
 
     @property
@@ -143,11 +124,15 @@ class PlanTree:
             is_same = node.lowered.identity == lowered.identity
             # A path of the tree may need an array that this one was not lowered to keep.
             if not is_same or not set(node.lowered.live_out) <= set(lowered.live_out):
-                self.root, self.paths = self._grown(None, path), 1
+                self._set_root(self._grown(None, path))
+                self.paths = 1
                 return
             node = node.following.get(lowered.outcome)
-        self.root = self._grown(self.root, path)
+        self._set_root(self._grown(self.root, path))
         self.paths += node is None
+
+    def _set_root(self, root: TreeNode) -> None:
+        self.root, self._superblock, self._joined_segments = root, None, MIN_SEGMENTS - 1
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
@@ -190,9 +175,11 @@ class PlanTree:
         """The memory of the idle runs, and of the arrays that no call uses."""
         free = sum([each.size() * len(arrays) for each, arrays in list(self._free.items())])
         alive = [ref() for ref in self._runs.valuerefs()]  # other threads may add some meanwhile
-        return free + sum([runs.bytes for runs in alive if runs is not None])
+        superblock = self._superblock
+        of_superblock = 0 if superblock is None else superblock.runs.bytes
+        return free + of_superblock + sum([runs.bytes for runs in alive if runs is not None])
 
-    def _allocate(self, new: NewArray) -> Array:
+    def allocate(self, new: NewArray) -> Array:
         """Return an array for a segment."""
         free = self._free.get(new)
         try:
@@ -200,7 +187,7 @@ class PlanTree:
         except IndexError:  # another thread was faster
             return new.allocate()
 
-    def _recycle(self, array: Array) -> bool:
+    def recycle(self, array: Array) -> bool:
         """Keep an array that no segment reads any more, unless it is large or enough are kept."""
         if array.nbytes >= _MAX_FREE_BYTES:
             return False
@@ -244,53 +231,149 @@ class PlanTree:
         numpy_seconds: list[float] | None,
         copies: DeviceCopies | None = None,
     ) -> Any:
-        saved: dict[int, Array] = {}
-        live: dict[int, Array] = {}
+        call = _Replay(self, arguments, addresses, reason, copies)
         node: TreeNode | None = self.root
+        path: list[TreeNode] = []
         has_succeeded = False
         try:
-            while node is not None:
-                lowered = node.lowered
-                live_in, live_out = lowered.live_in, lowered.live_out
-                for index in lowered.written:
-                    if index not in saved:
-                        saved[index] = arguments[index].copy("K")
-                earlier = [live[serial] for serial in live_in]
-                run = node.runs.take()
-                buffers = run.compute(
-                    [*arguments, *earlier],
-                    [*addresses, *map(address_of, earlier)],
-                    reason,
-                    NewArray.allocate if lowered.is_last else self._allocate,
-                    copies,
-                )
-                if buffers is None:
-                    node.runs.give_back(run)
+            superblock = self._superblock
+            if superblock is not None:
+                ended = call.run_superblock(superblock)
+                if ended is None:
                     return NotImplemented
-                if lowered.is_last:
+                path += superblock.nodes[: ended[0] + 1]
+                node = call.next_node(path[-1], ended[1])
+            while node is not None:
+                path.append(node)
+                outcome = call.run_segment(node)
+                if outcome is NotImplemented:
+                    return outcome
+                if node.lowered.is_last:
                     has_succeeded = True
-                    result = run.result(buffers)
-                    node.runs.give_back(run)
-                    return result
-                outcome: Any = run.outcome(buffers)
-                node.runs.give_back(run)
-                live.update(zip(live_out, buffers[len(buffers) - len(live_out) :], strict=True))
-                if lowered.host_call is not None:
-                    outcome = _call_on_host(lowered.host_call, arguments, live, numpy_seconds)
+                    self._learn(path)
+                    return outcome
+                if node.lowered.host_call is not None:
+                    outcome = _call_on_host(node.lowered.host_call, arguments, call.live, numpy_seconds)
                     if outcome is None:
                         return NotImplemented
-                node = node.following.get(outcome)
-                if node is not None:
-                    for serial in live.keys() - node.needs:
-                        array = live.pop(serial)
-                        if not self._recycle(array) and copies is not None:
-                            copies.drop(address_of(array))
+                node = call.next_node(node, outcome)
             self.has_missed = True
             return NotImplemented
         finally:
             if not has_succeeded:  # also after an interrupt
-                for index, values in saved.items():
-                    arguments[index][...] = values
+                call.restore_arguments()
+
+    def _learn(self, path: Sequence[TreeNode]) -> None:
+        """Make a superblock of the path of a call if it has more segments than earlier ones."""
+        segments = joinable([node.lowered for node in path])
+        if len(segments) <= self._joined_segments or path[0] is not self.root:
+            return
+        self._joined_segments = len(segments)
+        nodes = path[: len(segments)]
+        outcomes = [_outcome_of(node, after) for node, after in itertools.pairwise(nodes)]
+        superblock = join(segments, outcomes, [node.needs for node in nodes])
+        if superblock is not None:
+            self._superblock = _SuperblockRuns(superblock, nodes, PlanRuns(superblock.plan))
+
+
+class _SuperblockRuns(NamedTuple):
+    """A superblock, the nodes of its segments, and its runs."""
+
+    superblock: Superblock
+    nodes: Sequence[TreeNode]
+    runs: PlanRuns
+
+
+class _Replay:
+    """The arrays of one call, as it runs from segment to segment."""
+
+    def __init__(
+        self,
+        tree: PlanTree,
+        arguments: Sequence[Array],
+        addresses: Sequence[int],
+        reason: str,
+        copies: DeviceCopies | None,
+    ) -> None:
+        self._tree, self._arguments, self._addresses = tree, arguments, addresses
+        self._reason, self._copies = reason, copies
+        self._saved: dict[int, Array] = {}
+        self.live: dict[int, Array] = {}  # of earlier segments, by serial number
+
+    def run_segment(self, node: TreeNode) -> Any:
+        """Run a segment; return its outcome or, if it is the last one, the call's result.
+
+        NotImplemented means that the call must be traced.
+        """
+        lowered, live = node.lowered, self.live
+        self._save(lowered.written)
+        earlier = [live[serial] for serial in lowered.live_in]
+        run = node.runs.take()
+        buffers = run.compute(
+            [*self._arguments, *earlier],
+            [*self._addresses, *map(address_of, earlier)],
+            self._reason,
+            NewArray.allocate if lowered.is_last else self._tree.allocate,
+            self._copies,
+        )
+        if buffers is None:
+            outcome: Any = NotImplemented
+        elif lowered.is_last:
+            outcome = run.result(buffers)
+        else:
+            outcome = run.outcome(buffers)
+            live_out = lowered.live_out
+            live.update(zip(live_out, buffers[len(buffers) - len(live_out) :], strict=True))
+        node.runs.give_back(run)
+        return outcome
+
+    def run_superblock(self, superblock: _SuperblockRuns) -> tuple[int, bool] | None:
+        """Run segments; return the index of the last one, and its outcome. None: the call must be traced."""
+        block = superblock.superblock
+        self._save(block.plan.written)
+        run = superblock.runs.take()
+        buffers = run.compute(
+            *(self._arguments, self._addresses, self._reason, self._tree.allocate, self._copies)
+        )
+        ended = None
+        if buffers is not None:
+            at = block.exit_of(run)
+            left = block.exits[at]
+            if run.are_finite(left.finite):
+                ended = at, bool(run.value(left.condition))
+            new = buffers[len(self._arguments) :]
+            self.live.update({serial: new[index] for serial, index in left.live.items()})
+            for index in set(range(len(new))).difference(left.live.values()):
+                self._recycle(new[index])
+        superblock.runs.give_back(run)
+        return ended
+
+    def next_node(self, node: TreeNode, outcome: Any) -> TreeNode | None:
+        """Return the segment that follows an outcome, and drop the arrays that it needs no more."""
+        following = node.following.get(outcome)
+        if following is not None:
+            for serial in self.live.keys() - following.needs:
+                self._recycle(self.live.pop(serial))
+        return following
+
+    def restore_arguments(self) -> None:
+        """Undo all writes to arguments."""
+        for index, values in self._saved.items():
+            self._arguments[index][...] = values
+
+    def _save(self, written: Iterable[int]) -> None:
+        for index in written:
+            if index not in self._saved:
+                self._saved[index] = self._arguments[index].copy("K")
+
+    def _recycle(self, array: Array) -> None:
+        if not self._tree.recycle(array) and self._copies is not None:
+            self._copies.drop(address_of(array))
+
+
+def _outcome_of(node: TreeNode, following: TreeNode) -> bool:
+    """Return the outcome of a condition that leads to a node."""
+    return bool(next(outcome for outcome, each in node.following.items() if each is following))
 
 
 def _call_on_host(

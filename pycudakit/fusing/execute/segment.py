@@ -1,0 +1,34 @@
+"""Segment: a part of a captured call, up to a branch on a computed number or to a host call, as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pycudakit.fusing.execute.host_call import HostCall
+from pycudakit.fusing.execute.plan import Plan
+
+
+class LoweredSegment(NamedTuple):
+    """A segment on the path of one call.
+
+    The arrays that enter and leave it have serial numbers, in the order in which the call allocates them.
+    """
+
+    plan: Plan
+    live_in: tuple[int, ...]  # arrays of earlier segments: the plan's last arguments
+    live_out: tuple[int, ...]  # arrays that later segments or the caller use: the plan's new arrays
+    identity: bytes  # a digest of the requests, in which memory has its serial number
+    outcome: Any  # of the condition, or the layouts of the host call's results
+    host_call: HostCall | None = None
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The arguments that requests, or the host call, write to."""
+        call = self.host_call
+        return self.plan.written if call is None or call.written < 0 else [*self.plan.written, call.written]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the call ends with this segment."""
+        return self.plan.condition is None and self.host_call is None

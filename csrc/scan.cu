@@ -148,7 +148,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
     void launch_prefixes(const ScanParams &params, cudaStream_t stream) const {
         const int64_t threads = params.group_count * params.inner;
         const int64_t slabs =
-            (params.first_group + params.group_count - 1) / params.groups_per_slab + 1 - params.first_slab;
+            ceil_div(params.first_group + params.group_count, params.groups_per_slab) - params.first_slab;
         device::upsweep_groups<Op><<<blocks(threads), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
         device::prefix_groups<Op><<<blocks(slabs * params.inner), device::THREADS, 0, stream>>>(params);

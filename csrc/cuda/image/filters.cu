@@ -154,8 +154,8 @@ class FilterAlgorithm : public DeviceAlgorithm {
     template <class Tile, class Sum>
     void launch(device::FilterParams &params, const Chunk &chunk) const {
         constexpr int64_t ROWS = device::ROWS<Sum>, COLUMNS = device::COLUMNS;
-        params.row_tiles = (params.band_rows + ROWS - 1) / ROWS;
-        params.column_tiles = (params.columns + COLUMNS - 1) / COLUMNS;
+        params.row_tiles = ceil_div(params.band_rows, ROWS);
+        params.column_tiles = ceil_div(params.columns, COLUMNS);
         const int64_t images = in_bands_ ? 1 : chunk.units.count;
         const int64_t blocks = images * params.row_tiles * params.column_tiles * params.channels;
         if (blocks > INT32_MAX) fail(PK_INVALID_ARGUMENT, "a chunk has too many tiles");

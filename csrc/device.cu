@@ -53,7 +53,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         *memory = pk::streaming_memory();
         pk::add_pinned_arrays(*memory);
         pk::report_result_memory(*memory);
-        if (const auto *const scope = pk::plan::ResidencyScope::current())
+        if (const auto *const scope = pk::ResidencyScope::current())
             memory->plan_budget = pk::DevicePool::of(scope->device()).plan_budget();
     });
 }

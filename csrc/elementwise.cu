@@ -16,7 +16,7 @@ void launch(const Located<Request> &request, Call &call) {
     if (call.ranges().empty()) return;
     with_broadcast_fallback<Interpreter>(
         evaluation, call, context,
-        [&](Interpreter &algorithm, plan::Operands &operands) {
+        [&](Interpreter &algorithm, Operands &operands) {
             execute(algorithm, operands, call, context, call.ranges());
         },
         true);

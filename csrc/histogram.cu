@@ -13,7 +13,7 @@ const BinLoops &host_loops() { return plain_bin_loops(); }
 
 // Count elements of one byte: count each value of the byte, then find the bin of each of the 256 values on
 // the host. Return false if there is no device memory.
-bool count_bytes(const BinnedElements &binned, plan::Operands &operands, Call &call,
+bool count_bytes(const BinnedElements &binned, Operands &operands, Call &call,
                  const ExecutionContext &context, int64_t *counts) {
     int64_t byte_counts[256 + 2] = {};
     pk_bins bytes{};
@@ -30,7 +30,7 @@ bool count_bytes(const BinnedElements &binned, plan::Operands &operands, Call &c
 // Count elements of any dtype, in a table on the device or, if that is null, on the host. Return false if
 // there is no device memory.
 bool count_elements(const BinnedElements &binned, const MemoryRanges &memory_ranges, char *d_table,
-                    plan::Operands &operands, Call &call, const ExecutionContext &context, int64_t *counts) {
+                    Operands &operands, Call &call, const ExecutionContext &context, int64_t *counts) {
     std::vector<int> types;
     for (int64_t i = 0; i < binned.axes; ++i) types.push_back(binned.view(i).type);
     HistogramAlgorithm counter(binned.layout, binned.bins, types, binned.total, {counts, d_table},
@@ -41,14 +41,14 @@ bool count_elements(const BinnedElements &binned, const MemoryRanges &memory_ran
 // Count on the devices. Return false if their memory is short.
 bool count_on_devices(const BinnedElements &binned, Call &call, const ExecutionContext &context,
                       int64_t *counts) {
-    const bool are_resident = plan::all_resident(ranges_of_values(binned.layout, binned.axes), context);
+    const bool are_resident = all_resident(ranges_of_values(binned.layout, binned.axes), context);
     // Bytes have a faster kernel, whose counts the host reads.
     const bool counts_bytes =
         binned.axes == 1 && binned.view(0).item == 1 && (context.is_synchronous || !are_resident);
     const bool are_on_device = are_resident && !counts_bytes;
     MemoryRanges memory_ranges(binned.layout, binned.axes, binned.bins, binned.axes, are_on_device);
     const int results = memory_ranges.add_results(counts, binned.total + 2, are_on_device);
-    plan::Operands operands(memory_ranges.all, call, context);
+    Operands operands(memory_ranges.all, call, context);
     char *const d_table = are_on_device ? operands.d_result(results) : nullptr;
     if (d_table == nullptr) std::fill_n(counts, binned.total + 2, int64_t(0));
     const bool is_counted =
@@ -63,7 +63,7 @@ void count(const BinnedElements &binned, Call &call, const ExecutionContext &con
     if (binned.layout.size != 0 && count_on_devices(binned, call, context, counts)) return;
     MemoryRanges memory_ranges(binned.layout, binned.axes, binned.bins, binned.axes, false);
     memory_ranges.add_results(counts, binned.total + 2, false);
-    plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
+    Operands operands(on_host(memory_ranges.all), call, context);
     std::fill_n(counts, binned.total + 2, int64_t(0));
     if (binned.layout.size != 0) count_on_host(binned, host_loops(), call, counts);
     operands.commit();
@@ -71,7 +71,7 @@ void count(const BinnedElements &binned, Call &call, const ExecutionContext &con
 
 // Count in bins between the elements' minimum and maximum: upload the elements and find these in one pass,
 // then count the elements on the device. Return false if that is not possible.
-bool count_between_extremes(const HistogramOfExtentRequest &request, plan::Operands &operands, Call &call,
+bool count_between_extremes(const HistogramOfExtentRequest &request, Operands &operands, Call &call,
                             const ExecutionContext &context) {
     const int type = request.type();
     const bool are_bytes = request.layout.views[0].item == 1;
@@ -90,7 +90,7 @@ bool count_between_extremes(const HistogramOfExtentRequest &request, plan::Opera
 }
 
 void launch_extent(const ExtentRequest &request, Call &call) {
-    std::vector<plan::MemoryRange> memory_ranges;
+    std::vector<MemoryRange> memory_ranges;
     if (request.layout.size != 0) memory_ranges.emplace_back(request.layout, request.layout.views[0], false);
     sync_to_host(memory_ranges, call);
     extent_on_host(request.layout, host_loops(), call, request.extent);
@@ -112,13 +112,13 @@ template <class Sum, class Total>
 bool weigh_on_device(const BinnedElements &binned, const WeightedResults<Total> &results, Call &call,
                      const ExecutionContext &context) {
     const int64_t values = binned.axes + 1, total = binned.total;
-    if (binned.layout.size == 0 || !plan::all_resident(ranges_of_values(binned.layout, values), context))
+    if (binned.layout.size == 0 || !all_resident(ranges_of_values(binned.layout, values), context))
         return false;
     MemoryRanges memory_ranges(binned.layout, values, binned.bins, binned.axes, true);
     const bool are_adjacent = results.are_adjacent();
     const int sums = memory_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
     if (!are_adjacent) memory_ranges.add_results(results.out_of_range, 2, true);
-    plan::Operands operands(memory_ranges.all, call, context);
+    Operands operands(memory_ranges.all, call, context);
     char *const d_sums = operands.d_result(sums);
     if (d_sums == nullptr) return false;
     char *const d_out_of_range =
@@ -138,7 +138,7 @@ void weigh_on_host(const BinnedElements &binned, const WeightedResults<Total> &r
     MemoryRanges memory_ranges(binned.layout, binned.axes + 1, binned.bins, binned.axes, false);
     memory_ranges.add_results(results.sums, results.total, false);
     memory_ranges.add_results(results.out_of_range, 2, false);
-    plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
+    Operands operands(on_host(memory_ranges.all), call, context);
     add();
     operands.commit();
 }
@@ -161,10 +161,10 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
     {
         MemoryRanges memory_ranges(request.layout, 1, nullptr, 0, false);
         memory_ranges.add_results(request.counts, request.count + 2, false);
-        plan::Operands operands(memory_ranges.all, call, context);
+        Operands operands(memory_ranges.all, call, context);
         if (count_between_extremes(request, operands, call, context)) return operands.commit();
     }
-    std::vector<plan::MemoryRange> values = ranges_of_values(request.layout, 1);
+    std::vector<MemoryRange> values = ranges_of_values(request.layout, 1);
     sync_to_host(values, call);
     call.begin_passes(2);
     uint64_t extent[2];
@@ -182,9 +182,9 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
 }
 
 // Digitize on the devices. Return false if these have no memory for the edges.
-bool digitize_on_devices(const DigitizeRequest &request, const std::vector<plan::MemoryRange> &memory_ranges,
+bool digitize_on_devices(const DigitizeRequest &request, const std::vector<MemoryRange> &memory_ranges,
                          Call &call, const ExecutionContext &context) {
-    plan::Operands operands(memory_ranges, call, context);
+    Operands operands(memory_ranges, call, context);
     BroadcastBuffers broadcasts;
     const Edges edges(*request.bins, operands.of(2).d_data, broadcasts);
     if (!broadcasts.upload(call, context)) return false;
@@ -198,12 +198,12 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     const ExecutionContext context(call);
     if (request.layout.size == 0) return;
     const std::vector<View> &views = request.layout.views;
-    const std::vector<plan::MemoryRange> memory_ranges{
+    const std::vector<MemoryRange> memory_ranges{
         {request.layout, views[0], false},
         {request.layout, views[1], true},
         {reinterpret_cast<const void *>(request.bins->edges), edges_bytes(*request.bins), 8, false}};
     if (digitize_on_devices(request, memory_ranges, call, context)) return;
-    plan::Operands operands(plan::on_host(memory_ranges), call, context);
+    Operands operands(on_host(memory_ranges), call, context);
     digitize_on_host(request, host_loops(), call);
     operands.commit();
 }

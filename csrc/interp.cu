@@ -17,12 +17,12 @@ __global__ void interpolate_chunk(Curve curve, const double *x, double *out, int
 }
 
 // Indices of the call's operands.
-enum Operand { X, OUT, XP, FP };
+enum { X, OUT, XP, FP };
 
 // Interpolates chunks of x, with the points in broadcast buffers.
 class InterpAlgorithm : public DeviceAlgorithm {
    public:
-    InterpAlgorithm(const Layout &layout, const Curve &curve, const plan::Operands &operands, Call &call,
+    InterpAlgorithm(const Layout &layout, const Curve &curve, const Operands &operands, Call &call,
                     const ExecutionContext &context)
         : DeviceAlgorithm(layout, operands.loads({X}), operands.stores(OUT), 0, 0),
           curve_(curve),
@@ -54,7 +54,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
 
    private:
     const Curve curve_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     BroadcastBuffers broadcasts_;
     int64_t xp_ = 0, fp_ = 0;
 };
@@ -65,11 +65,11 @@ void launch(const Request &request, Call &call) {
     const Layout layout =
         Layout::contiguous({{request.x, PK_FLOAT64}, {request.out, PK_FLOAT64}}, request.count);
     const int64_t item = sizeof(double);
-    plan::MemoryRange x(request.x, request.count * item, item, false);
+    MemoryRange x(request.x, request.count * item, item, false);
     x.may_upload_by_chunk = true;
-    const plan::MemoryRange out(request.out, request.count * item, item, true);
+    const MemoryRange out(request.out, request.count * item, item, true);
     const Curve &curve = request.curve;
-    plan::Operands operands(
+    Operands operands(
         {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},
         call, context);
     InterpAlgorithm algorithm(layout, curve, operands, call, context);

@@ -13,7 +13,7 @@ namespace {
 void launch(const Request &request, Call &call) {
     const int device = devices_of(call).front();
     const CurrentDevice current(device);
-    if (plan::ResidencyScope::current() == nullptr) {
+    if (ResidencyScope::current() == nullptr) {
         run(request, call, device);
     } else {
         run_in_residency_scope(request, call, device);

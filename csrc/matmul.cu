@@ -74,7 +74,7 @@ class GemmAlgorithmOnDevice : public DeviceAlgorithm {
 struct ResolvedProduct {
     const Product &product;
     Product resident;
-    plan::Operands &operands;
+    Operands &operands;
     Call &call;
     const ExecutionContext &context;
 
@@ -105,8 +105,8 @@ bool run(const ResolvedProduct &resolved, GemmAlgorithm algorithm, int64_t metho
 }
 
 // Return the memory range of a factor, from its first matrix that is used to its last.
-plan::MemoryRange memory_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
-                                  int64_t item) {
+MemoryRange memory_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
+                            int64_t item) {
     int64_t low = INT64_MAX, high = 0;
     for (int64_t pair = 0; pair < product.batch; ++pair) {
         low = std::min(low, product.index_pairs[2 * pair + index]);
@@ -117,19 +117,19 @@ plan::MemoryRange memory_range_of(const Product &product, const void *factor, in
 }
 
 template <class Kind>
-std::vector<plan::MemoryRange> memory_ranges_of(const Product &product) {
+std::vector<MemoryRange> memory_ranges_of(const Product &product) {
     constexpr auto item = int64_t(sizeof(typename Kind::Element));
-    std::vector<plan::MemoryRange> memory_ranges{
+    std::vector<MemoryRange> memory_ranges{
         memory_range_of(product, product.a, 0, product.m * product.k, item),
         memory_range_of(product, product.b, 1, product.k * product.n, item),
         {product.c, product.elements() * item, item, true}};
-    for (plan::MemoryRange &range : memory_ranges) range.is_on_device = product.is_on_device;
+    for (MemoryRange &range : memory_ranges) range.is_on_device = product.is_on_device;
     return memory_ranges;
 }
 
 // Return the product with the device addresses of its resident operands.
-Product find_resident(const Product &product, const std::vector<plan::MemoryRange> &memory_ranges,
-                      const plan::Operands &operands) {
+Product find_resident(const Product &product, const std::vector<MemoryRange> &memory_ranges,
+                      const Operands &operands) {
     Product resident = product;
     auto find = [&](int operand, const void *on_host) -> char * {
         char *const at = operands.of(operand).d_data;
@@ -185,14 +185,14 @@ class ClearAlgorithm : public DeviceAlgorithm {
 
 template <class Kind>
 void run(const Product &product, const ExecutionContext &context, Call &call) {
-    const std::vector<plan::MemoryRange> memory_ranges = memory_ranges_of<Kind>(product);
+    const std::vector<MemoryRange> memory_ranges = memory_ranges_of<Kind>(product);
     if (product.k == 0 && !context.is_on_device) {
-        plan::Operands results(plan::on_host(memory_ranges), call, context);
+        Operands results(on_host(memory_ranges), call, context);
         clear_if_empty<Kind>(product);
         return results.commit();
     }
     const CurrentDevice current(context.device());
-    plan::Operands operands(memory_ranges, call, context);
+    Operands operands(memory_ranges, call, context);
     if (product.k == 0) {
         *product.method = PK_MATMUL_BY_KERNEL;
         ClearAlgorithm clear(operands.of(2).d_data, memory_ranges[2].high - memory_ranges[2].low);

@@ -12,14 +12,14 @@
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {
         pk::plan::require_body(body);
-        const pk::plan::ResidencyScope scope;
+        const pk::ResidencyScope scope;
         pk::plan::run(body, context);
     });
 }
 
 extern "C" int32_t pk_plan_set_device(int64_t device) {
     return pk::guarded([&] {
-        using pk::plan::ResidencyScope;
+        using pk::ResidencyScope;
         pk::plan::require_plan(ResidencyScope::current() != nullptr);
         pk::require_index(device, pk::device_count(), "device");
         ResidencyScope::current()->set_device(int(device));
@@ -29,7 +29,7 @@ extern "C" int32_t pk_plan_set_device(int64_t device) {
 extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent,
                                          int32_t *is_resident) {
     return pk::guarded([&] {
-        using pk::plan::ResidencyScope;
+        using pk::ResidencyScope;
         pk::plan::require_range(address, bytes, intent, is_resident);
         *is_resident = 0;
         if (ResidencyScope::current() == nullptr) return;
@@ -40,7 +40,7 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
         pk::DeviceBuffer memory = pk::DevicePool::of(device).allocate_if_possible(
             bytes, pk::stream_of(pk::StreamScope::current_on(device)), pk::Account::plan);
         if (memory.d_memory() == nullptr) return;
-        pk::plan::ResidentBuffer buffer{};
+        pk::ResidentBuffer buffer{};
         buffer.host = host;
         buffer.bytes = bytes;
         buffer.intent = intent;
@@ -55,14 +55,14 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
 extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
                                   int32_t valid, int32_t *device) {
     return pk::guarded([&] {
-        using pk::plan::ResidencyScope;
+        using pk::ResidencyScope;
         pk::plan::require_import(address, bytes, device_address, valid, device);
         pk::plan::require_plan(ResidencyScope::current() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
                     "the range overlaps one that is already resident");
-        *device = pk::plan::device_of_imported(device_address, bytes, stream);
-        pk::plan::ResidentBuffer buffer{};
+        *device = pk::device_of_imported(device_address, bytes, stream);
+        pk::ResidentBuffer buffer{};
         buffer.host = host;
         buffer.bytes = bytes;
         buffer.intent = PK_RESIDENT_TEMPORARY;
@@ -76,7 +76,7 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
 
 extern "C" int32_t pk_plan_set_stream(uint64_t stream) {
     return pk::guarded([&] {
-        using pk::plan::ResidencyScope;
+        using pk::ResidencyScope;
         pk::plan::require_plan(ResidencyScope::current() != nullptr);
         pk::require_cuda();
         ResidencyScope::current()->set_stream(reinterpret_cast<cudaStream_t>(stream));
@@ -87,14 +87,14 @@ extern "C" int32_t pk_plan_upload(uint64_t address, const pk_options *options, p
     return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address);
+            const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address);
             const bool is_stale = buffer != nullptr && buffer->host_valid && !buffer->device_valid;
             return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
         [](const pk::plan::TransferRequest &request, pk::Call &call) {
             if (request.bytes == 0) return;
             pk::devices_of(call);  // throws if CUDA cannot be used
-            pk::plan::ResidencyScope::find(request.address)->sync_to_device(call);
+            pk::ResidencyScope::find(request.address)->sync_to_device(call);
         });
 }
 
@@ -102,28 +102,27 @@ extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options,
     return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address);
+            const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address);
             const bool is_stale = buffer != nullptr && buffer->device_valid && !buffer->host_valid;
             return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
         [](const pk::plan::TransferRequest &request, pk::Call &call) {
             if (request.bytes == 0) return;
             pk::devices_of(call);  // throws if CUDA cannot be used
-            pk::plan::ResidencyScope::find(request.address)->sync_to_host(call);
+            pk::ResidencyScope::find(request.address)->sync_to_host(call);
         });
 }
 
 extern "C" int32_t pk_plan_invalidate(uint64_t address) {
     return pk::guarded([&] {
-        if (pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address))
-            buffer->invalidate_device();
+        if (pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address)) buffer->invalidate_device();
     });
 }
 
 extern "C" int32_t pk_plan_drop(uint64_t address) {
     return pk::guarded([&] {
-        if (const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address))
-            pk::plan::ResidencyScope::drop(*buffer);
+        if (const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address))
+            pk::ResidencyScope::drop(*buffer);
     });
 }
 

@@ -134,7 +134,7 @@ __global__ void draw(RandomParams params) {
 // The draw of a call's elements as a pipeline algorithm.
 class RandomAlgorithm : public DeviceAlgorithm {
    public:
-    RandomAlgorithm(const Request &request, const plan::Operands &operands)
+    RandomAlgorithm(const Request &request, const Operands &operands)
         : DeviceAlgorithm(request.layout, loads_of(request, operands), operands.stores(0), 0, 0),
           request_(request),
           operands_(operands) {
@@ -170,7 +170,7 @@ class RandomAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    static std::vector<StreamedOperand> loads_of(const Request &request, const plan::Operands &operands) {
+    static std::vector<StreamedOperand> loads_of(const Request &request, const Operands &operands) {
         std::vector<int> loads;
         for (int i = 0; i < request.parameters; ++i) {
             if (!request.is_constant(i)) loads.push_back(1 + i);
@@ -227,13 +227,13 @@ class RandomAlgorithm : public DeviceAlgorithm {
     }
 
     const Request &request_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     uint64_t constants_[2] = {};
 };
 
 // Return the operands' memory ranges. A parameter that all elements share is read on the host.
-std::vector<plan::MemoryRange> memory_ranges_of(const Request &request) {
-    std::vector<plan::MemoryRange> memory_ranges;
+std::vector<MemoryRange> memory_ranges_of(const Request &request) {
+    std::vector<MemoryRange> memory_ranges;
     for (size_t i = 0; i < request.layout.views.size(); ++i) {
         memory_ranges.emplace_back(request.layout, request.layout.views[i], i == 0);
         if (i != 0 && request.is_constant(int(i) - 1)) memory_ranges.back().may_be_resident = false;
@@ -244,7 +244,7 @@ std::vector<plan::MemoryRange> memory_ranges_of(const Request &request) {
 void launch(const Located<Request> &request, Call &call) {
     if (request.layout.size == 0) return;
     const ExecutionContext context(call, request.device);
-    plan::Operands operands(memory_ranges_of(request), call, context);
+    Operands operands(memory_ranges_of(request), call, context);
     RandomAlgorithm algorithm(request, operands);
     execute(algorithm, operands, call, context);
     operands.commit();

@@ -23,7 +23,7 @@ class ReduceAlgorithm : public Interpreter {
    public:
     // Results are written to `d_results`, laid out like the result operand. If that is null, they, or the
     // partials, are delivered to `partials`.
-    ReduceAlgorithm(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+    ReduceAlgorithm(const Evaluation &evaluation, const Operands &operands, Call &call,
                     const ExecutionContext &context, bool may_broadcast, const Reduction &reduction,
                     const Region &region, Partials &partials, char *d_results, bool overlaps)
         : Interpreter(evaluation, operands, call, context, may_broadcast),
@@ -139,10 +139,10 @@ class ReduceAlgorithm : public Interpreter {
 
 // Return true if the reduction reads memory that overlaps its result.
 bool overlaps_result(const Reduction &reduction, const Layout &layout) {
-    const plan::MemoryRange written(reduction.result, reduction.result.views[0], true);
+    const MemoryRange written(reduction.result, reduction.result.views[0], true);
     for (const Step &step : reduction.program.steps) {
         if (step.op != PK_OP_LOAD) continue;
-        const plan::MemoryRange read(layout, layout.views[size_t(step.a)], false);
+        const MemoryRange read(layout, layout.views[size_t(step.a)], false);
         if (read.low < written.high && written.low < read.high) return true;
     }
     return false;
@@ -152,7 +152,7 @@ bool overlaps_result(const Reduction &reduction, const Layout &layout) {
 bool reduces_dense_operands(const Reduction &reduction, const Layout &layout) {
     for (int i = 0; i < reduction.spec.value_count; ++i) {
         const int operand = reduction.loaded(i);
-        if (operand < 0 || !plan::MemoryRange(layout, layout.views[size_t(operand)], false).may_be_resident)
+        if (operand < 0 || !MemoryRange(layout, layout.views[size_t(operand)], false).may_be_resident)
             return false;
     }
     return true;
@@ -172,13 +172,13 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     const Region undivided = reduction.regions(INT64_MAX).front();
     const Layout &layout = undivided.layout;
     // No download could overlap with these uploads, and whole operands are uploaded faster than work units.
-    plan::upload_loads(layout, reduction.program, call, context);
-    const bool are_on_device = plan::loads_are_on_device(layout, reduction.program, context);
+    upload_loads(layout, reduction.program, call, context);
+    const bool are_on_device = loads_are_on_device(layout, reduction.program, context);
     const bool are_dense = reduces_dense_operands(reduction, layout);
     const std::vector<Region> regions =
         are_on_device && are_dense ? std::vector<Region>{undivided} : reduction.regions();
 
-    plan::MemoryRange result(reduction.result, reduction.result.views[0], true);
+    MemoryRange result(reduction.result, reduction.result.views[0], true);
     const bool overlaps = overlaps_result(reduction, layout);
     if (context.is_on_device) {
         require(result.may_be_resident, "the result on a device must be contiguous");
@@ -187,7 +187,7 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     } else if (overlaps || !(are_on_device || has_short_rows(regions))) {
         result.may_be_resident = false;
     }
-    plan::Operands results({result}, call, context);
+    Operands results({result}, call, context);
     const bool stay_on_device = are_on_device || results.of(0).d_data != nullptr;
     char *const d_results = stay_on_device ? results.d_result(0, &reduction.result) : nullptr;
     for (const Region &region : regions) {
@@ -195,7 +195,7 @@ void reduce(const Reduction &reduction, int device, Call &call) {
         with_broadcast_fallback<ReduceAlgorithm>(
             {reduction.program, region.layout, reduction.instruction_count, reduction.exceptions}, call,
             context,
-            [&](ReduceAlgorithm &algorithm, plan::Operands &operands) {
+            [&](ReduceAlgorithm &algorithm, Operands &operands) {
                 // After the last region, execute() downloads the results.
                 execute(algorithm, &region == &regions.back() ? results : operands, call, context);
             },

@@ -68,7 +68,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call)
+    ScanAlgorithm(const Request &request, const Region &region, const Operands &operands, Call &call)
         : DeviceAlgorithm(region.layout, operands.loads({0}), stores_of(region, operands), sizeof(unsigned),
                           scratch_of(region.slabs)),
           request_(request),
@@ -112,7 +112,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
     }
 
     // A device-resident result of many columns is downloaded as a whole, at the end.
-    static std::vector<StreamedOperand> stores_of(const Region &region, const plan::Operands &operands) {
+    static std::vector<StreamedOperand> stores_of(const Region &region, const Operands &operands) {
         if (operands.of(1).d_data != nullptr && region.slabs.inner > 1) return {};
         return operands.stores(1);
     }
@@ -148,7 +148,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
     void launch_prefixes(const ScanParams &params, cudaStream_t stream) const {
         const int64_t threads = params.group_count * params.inner;
         const int64_t slabs =
-            (params.first_group + params.group_count - 1) / params.groups_per_slab + 1 - params.first_slab;
+            ceil_div(params.first_group + params.group_count, params.groups_per_slab) - params.first_slab;
         device::upsweep_groups<Op><<<blocks(threads), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
         device::prefix_groups<Op><<<blocks(slabs * params.inner), device::THREADS, 0, stream>>>(params);
@@ -196,7 +196,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
 
     const Request &request_;
     const Slabs slabs_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     Call &call_;
 };
 
@@ -211,11 +211,10 @@ bool may_overlap(const Request &request, const Region &region) {
 // Return the operands' memory ranges, and whether these may be device-resident. One column may be scanned
 // wherever its operands are; many columns only where all operands are resident, since rows of chunks would be
 // short.
-std::vector<plan::MemoryRange> memory_ranges_of(const Request &request, const ExecutionContext &context) {
+std::vector<MemoryRange> memory_ranges_of(const Request &request, const ExecutionContext &context) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
-    std::vector<plan::MemoryRange> memory_ranges{{layout, layout.views[0], false},
-                                                 {layout, layout.views[1], true}};
+    std::vector<MemoryRange> memory_ranges{{layout, layout.views[0], false}, {layout, layout.views[1], true}};
     const bool overlap =
         memory_ranges[0].low < memory_ranges[1].high && memory_ranges[1].low < memory_ranges[0].high;
     bool may_be_resident = !overlap || may_overlap(request, region);
@@ -231,9 +230,9 @@ std::vector<plan::MemoryRange> memory_ranges_of(const Request &request, const Ex
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
                           DevicePool::staging_budget() / BUDGET_SHARE;
-        may_be_resident = may_be_resident && fits && plan::all_resident(memory_ranges, context);
+        may_be_resident = may_be_resident && fits && all_resident(memory_ranges, context);
     }
-    for (plan::MemoryRange &memory_range : memory_ranges) {
+    for (MemoryRange &memory_range : memory_ranges) {
         memory_range.may_be_resident = memory_range.may_be_resident && may_be_resident;
         memory_range.may_upload_by_chunk = region.slabs.inner == 1;
     }
@@ -249,7 +248,7 @@ ExecutionContext context_of(const Located<Request> &request, Call &call) {
 
 void launch(const Located<Request> &request, Call &call) {
     const ExecutionContext context = context_of(request, call);
-    plan::Operands operands(memory_ranges_of(request, context), call, context);
+    Operands operands(memory_ranges_of(request, context), call, context);
     const bool is_on_host = operands.of(0).d_data == nullptr && operands.of(1).d_data == nullptr;
     const std::vector<Region> regions = is_on_host ? request.regions : std::vector<Region>{request.undivided};
     // Chunks of a resident result of many columns would be short rows: it is downloaded as a whole.

@@ -81,8 +81,8 @@ class CountDigitsAlgorithm : public DeviceAlgorithm {
 template <class Key>
 class LongRow {
    public:
-    LongRow(const SelectRequest &selection, const Key *in, const Key *d_in, plan::Operands &operands,
-            Call &call, const ExecutionContext &context)
+    LongRow(const SelectRequest &selection, const Key *in, const Key *d_in, Operands &operands, Call &call,
+            const ExecutionContext &context)
         : encoding_(selection.encoding),
           in_(in),
           d_in_(d_in),
@@ -144,7 +144,7 @@ class LongRow {
     const Encoding encoding_;
     const Key *const in_, *const d_in_;
     const int64_t columns_;
-    plan::Operands &operands_;
+    Operands &operands_;
     Call &call_;
     const ExecutionContext &context_;
     int64_t part_ = 0;  // elements
@@ -158,7 +158,7 @@ class LongRow {
 template <class Key>
 class SelectRowsAlgorithm : public DeviceAlgorithm {
    public:
-    SelectRowsAlgorithm(const Layout &layout, const SelectRequest &selection, const plan::Operands &operands,
+    SelectRowsAlgorithm(const Layout &layout, const SelectRequest &selection, const Operands &operands,
                         Call &call, const ExecutionContext &context)
         : DeviceAlgorithm(layout, operands.loads({0}), {}, 0, 0), selection_(selection), operands_(operands) {
         unit_elements = selection.columns;
@@ -204,15 +204,15 @@ class SelectRowsAlgorithm : public DeviceAlgorithm {
 
    private:
     const SelectRequest &selection_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     BroadcastBuffers broadcasts_;
     int64_t ranks_ = 0;  // offset in broadcasts_
 };
 
 // Return the call's memory ranges: the values may be device-resident; results are written on the host.
-std::vector<plan::MemoryRange> memory_ranges_of(const SelectRequest &selection, int64_t item) {
+std::vector<MemoryRange> memory_ranges_of(const SelectRequest &selection, int64_t item) {
     const int64_t word = sizeof(int64_t);
-    std::vector<plan::MemoryRange> memory_ranges{
+    std::vector<MemoryRange> memory_ranges{
         {selection.in, selection.elements() * item, item, false},
         {selection.out, selection.rows * selection.rank_count * item, item, true, false},
         {selection.nans, selection.rows * word, word, true, false}};
@@ -223,7 +223,7 @@ std::vector<plan::MemoryRange> memory_ranges_of(const SelectRequest &selection, 
 
 // Select from short rows, chunk by chunk.
 template <class Key>
-void select_short(const SelectRequest &selection, plan::Operands &operands, Call &call,
+void select_short(const SelectRequest &selection, Operands &operands, Call &call,
                   const ExecutionContext &context) {
     const Layout layout = Layout::contiguous({{selection.in, word_type(sizeof(Key))}}, selection.elements());
     SelectRowsAlgorithm<Key> algorithm(layout, selection, operands, call, context);
@@ -232,7 +232,7 @@ void select_short(const SelectRequest &selection, plan::Operands &operands, Call
 
 // Select from long rows, one after the other.
 template <class Key>
-void select_long(const SelectRequest &selection, plan::Operands &operands, Call &call,
+void select_long(const SelectRequest &selection, Operands &operands, Call &call,
                  const ExecutionContext &context) {
     const auto *const in = static_cast<const Key *>(selection.in);
     const auto *const d_in = reinterpret_cast<const Key *>(operands.of(0).d_data);
@@ -253,7 +253,7 @@ template <class Key>
 void launch(const SelectRequest &selection, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
     StreamScope::refuse_capture();  // the host reads the device's counts
-    plan::Operands operands(memory_ranges_of(selection, sizeof(Key)), call, context);
+    Operands operands(memory_ranges_of(selection, sizeof(Key)), call, context);
     std::fill(selection.nans, selection.nans + selection.rows, 0);
     if (selection.elements() != 0 && (selection.rank_count != 0 || selection.may_have_nan())) {
         if (is_of_short_rows(selection))

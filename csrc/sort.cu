@@ -16,13 +16,13 @@ static int device_of(const ArgsortRequest &request) { return device_of(request, 
 
 namespace {
 
-plan::MemoryRange values_of(const Rows &rows) {
+MemoryRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
 }
-plan::MemoryRange results_of(const SortRequest &request) {
+MemoryRange results_of(const SortRequest &request) {
     return {request.out, request.elements() * request.type.bytes, request.type.bytes, true};
 }
-plan::MemoryRange results_of(const ArgsortRequest &request) {
+MemoryRange results_of(const ArgsortRequest &request) {
     const int64_t word = sizeof(int64_t);
     return {request.order, request.count * request.kept * word, word, true};
 }
@@ -58,12 +58,11 @@ class SortAlgorithm : public DeviceAlgorithm {
 // Sort values that are on the device. Return false if they are not, or if there is no temporary storage.
 template <class Request>
 bool sort_in_core(const Request &request, Call &call, const ExecutionContext &context) {
-    plan::MemoryRange in = values_of(request), out = results_of(request);
+    MemoryRange in = values_of(request), out = results_of(request);
     in.is_on_device = out.is_on_device = request.is_on_device;
-    if (!request.is_on_device &&
-        (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context)))
+    if (!request.is_on_device && (request.elements() > MAX_DEVICE_ELEMENTS || !all_resident({in}, context)))
         return false;
-    plan::Operands operands({in, out}, call, context);
+    Operands operands({in, out}, call, context);
     char *const d_out = operands.d_result(1);
     if (d_out == nullptr) return false;
     SortAlgorithm<Request> algorithm(request, operands.of(0).d_data, d_out);
@@ -75,19 +74,19 @@ bool sort_in_core(const Request &request, Call &call, const ExecutionContext &co
     return true;
 }
 
-// Sort in core if possible, else by on_host(): the out-of-core sort, which streams values in host memory
+// Sort in core if possible, else by sort_on_host(): the out-of-core sort, which streams values in host memory
 // through the GPU.
-template <class Request, void (*on_host)(const Request &, Call &)>
+template <class Request, void (*sort_on_host)(const Request &, Call &)>
 void run(const Request &request, int device, Call &call) {
-    const plan::MemoryRange in = values_of(request), out = results_of(request);
+    const MemoryRange in = values_of(request), out = results_of(request);
     const bool is_empty = out.low == out.high;
-    if (!request.is_on_device && (is_empty || plan::ResidencyScope::current() == nullptr))
-        return on_host(request, call);
+    if (!request.is_on_device && (is_empty || ResidencyScope::current() == nullptr))
+        return sort_on_host(request, call);
     if (is_empty) return;
     const ExecutionContext context(call, device);
     if (sort_in_core(request, call, context)) return;
-    plan::Operands operands(plan::on_host({in, out}), call, context);
-    on_host(request, call);
+    Operands operands(on_host({in, out}), call, context);
+    sort_on_host(request, call);
     operands.commit();
 }
 

@@ -91,7 +91,7 @@ class IndexRangeAlgorithm : public DeviceAlgorithm {
 // Throw unless all indices are in bounds for so many elements. They are read where they are.
 void check_indices(const int64_t *indices, int64_t count, int64_t elements, Call &call,
                    const ExecutionContext &context) {
-    plan::Operands operands({{indices, count * INDEX_BYTES, INDEX_BYTES, false}}, call, context);
+    Operands operands({{indices, count * INDEX_BYTES, INDEX_BYTES, false}}, call, context);
     const char *const d_indices = operands.of(0).d_data;
     if (d_indices == nullptr) return require_in_bounds(elements, index_range(indices, count, call));
     IndexRangeAlgorithm algorithm(d_indices, count);
@@ -108,12 +108,12 @@ int64_t word_bytes_of(const void *one, const void *other, int64_t width) {
 }
 
 // Indices of a take's operands.
-enum Operand { OUT, IN, INDICES };
+enum { OUT, IN, INDICES };
 
 // The gather of all results.
 class TakeAlgorithm : public DeviceAlgorithm {
    public:
-    TakeAlgorithm(const Layout &layout, const Request &args, const plan::Operands &operands, Call &call,
+    TakeAlgorithm(const Layout &layout, const Request &args, const Operands &operands, Call &call,
                   const ExecutionContext &context)
         : DeviceAlgorithm(layout, {}, operands.stores(OUT), 0, 0), operands_(operands) {
         can_run_async = true;
@@ -149,7 +149,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
         PK_CUDA(cudaGetLastError());
     }
 
-    const plan::Operands &operands_;
+    const Operands &operands_;
     GatherParams gather_{};
     BroadcastBuffers broadcasts_;
     int64_t in_ = -1, indices_ = -1;  // offsets in broadcasts_; -1: device-resident
@@ -163,10 +163,10 @@ void launch(const Request &args, Call &call) {
     const Layout layout = Layout::contiguous({{args.out, word_type(word_bytes)}}, words);
     if (!args.indices_in_bounds)
         check_indices(args.indices, args.index_count(), args.in.count, call, context);
-    plan::Operands operands({{args.out, args.out_bytes(), word_bytes, true},
-                             {args.in.elements, args.in_bytes(), word_bytes, false},
-                             {args.indices, args.index_count() * INDEX_BYTES, INDEX_BYTES, false}},
-                            call, context);
+    Operands operands({{args.out, args.out_bytes(), word_bytes, true},
+                       {args.in.elements, args.in_bytes(), word_bytes, false},
+                       {args.indices, args.index_count() * INDEX_BYTES, INDEX_BYTES, false}},
+                      call, context);
     TakeAlgorithm algorithm(layout, args, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();
@@ -215,7 +215,7 @@ void put_words(const ScatterParams &args, const unsigned long long *last, const 
 // The scatter of values into an array on the device. Indices and values that are not there are uploaded.
 class PutAlgorithm : public DeviceAlgorithm {
    public:
-    PutAlgorithm(const PutRequest &args, int64_t word_bytes, const plan::Operands &operands, Call &call,
+    PutAlgorithm(const PutRequest &args, int64_t word_bytes, const Operands &operands, Call &call,
                  const ExecutionContext &context)
         : scatter_{nullptr, args.index_count, args.count, args.value_count, args.width / word_bytes},
           word_bytes_(word_bytes),
@@ -255,7 +255,7 @@ class PutAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
     // Indices of the operands. The array is read, too: most of it may stay as it is.
-    enum Operand { OLD_ARRAY, ARRAY, INDICES, VALUES };
+    enum { OLD_ARRAY, ARRAY, INDICES, VALUES };
     bool has_memory = false;
 
    private:
@@ -265,7 +265,7 @@ class PutAlgorithm : public DeviceAlgorithm {
 
     const ScatterParams scatter_;
     const int64_t word_bytes_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     BroadcastBuffers broadcasts_;
     int64_t indices_ = -1, values_ = -1;  // offsets in broadcasts_; -1: on the device
 };
@@ -273,14 +273,14 @@ class PutAlgorithm : public DeviceAlgorithm {
 // Put values into an array that is on the device. Return false if it is not, or if memory is short.
 bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &context) {
     const int64_t word_bytes = word_bytes_of(args.array, args.values, args.width);
-    const plan::MemoryRange array(args.array, args.array_bytes(), word_bytes, true);
-    if (!plan::all_resident({array}, context)) return false;
+    const MemoryRange array(args.array, args.array_bytes(), word_bytes, true);
+    if (!all_resident({array}, context)) return false;
     check_indices(args.indices, args.index_count, args.count, call, context);
-    plan::Operands operands({{args.array, args.array_bytes(), word_bytes, false},
-                             array,
-                             {args.indices, args.index_bytes(), INDEX_BYTES, false},
-                             {args.values, args.value_bytes(), word_bytes, false}},
-                            call, context);
+    Operands operands({{args.array, args.array_bytes(), word_bytes, false},
+                       array,
+                       {args.indices, args.index_bytes(), INDEX_BYTES, false},
+                       {args.values, args.value_bytes(), word_bytes, false}},
+                      call, context);
     operands.d_result(PutAlgorithm::ARRAY);  // it may be downloaded at the end
     PutAlgorithm algorithm(args, word_bytes, operands, call, context);
     if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
@@ -291,10 +291,10 @@ bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &c
 void launch_put(const PutRequest &args, Call &call) {
     const ExecutionContext context(call);
     if (args.index_count == 0 || put_on_device(args, call, context)) return;
-    plan::Operands operands(plan::on_host({{args.array, args.array_bytes(), 1, true},
-                                           {args.indices, args.index_bytes(), 1, false},
-                                           {args.values, args.value_bytes(), 1, false}}),
-                            call, context);
+    Operands operands(on_host({{args.array, args.array_bytes(), 1, true},
+                               {args.indices, args.index_bytes(), 1, false},
+                               {args.values, args.value_bytes(), 1, false}}),
+                      call, context);
     require_in_bounds(args.count, index_range(args.indices, args.index_count, call));
     put_on_host(args, call);
     operands.commit();

@@ -1,14 +1,16 @@
-// LruCache: values by keys of two words. The least recently used are dropped.
+// LruCache: values by keys. The least recently used are dropped.
 #pragma once
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 namespace pk {
@@ -20,17 +22,24 @@ struct CountOne {
     }
 };
 
+struct HashKey {
+    size_t operator()(const std::pair<uint64_t, uint64_t> &words) const {
+        return 31 * words.first + words.second;
+    }
+    size_t operator()(const std::string &bytes) const { return std::hash<std::string>()(bytes); }
+};
+
 // The sizes of the values, by SizeOf, add up to at most `capacity`. A forked child begins with an empty
 // cache, because its parent's may have been in use. Never destroyed: calls may outlive the process's exit,
 // and at that time the driver may be gone. Values are destroyed while no lock is held, since that may wait
 // for a device.
-template <class Value, size_t capacity, class SizeOf = CountOne>
+template <class Key, class Value, size_t capacity, class SizeOf = CountOne>
 class LruCache {
    public:
     // Returns a copy of a key's value, or else of the one that load() returns, which one thread at a time
     // calls. Other values are found meanwhile.
     template <class Load>
-    static Value get(const uint64_t *key, Load load) {
+    static Value get(const Key &key, Load load) {
         if (Value cached = find(key)) return cached;
         Entries dropped;
         const std::lock_guard<std::mutex> loading_lock(loading_mutex);
@@ -41,17 +50,17 @@ class LruCache {
     }
 
     // Sets a key's value.
-    static void put(const uint64_t *key, Value value) { insert(key, std::move(value)); }
+    static void put(const Key &key, Value value) { insert(key, std::move(value)); }
 
     // Returns a key's value, or an empty one, and removes it from the cache.
-    static Value take(const uint64_t *key) {
+    static Value take(const Key &key) {
+        Entries taken;
         const std::lock_guard<std::mutex> lock(mutex);
-        Entries &all = locked_entries();
-        const auto found = position(all, key);
-        if (found == all.end()) return {};
-        Value taken = std::move(found->second);
-        all.erase(found);
-        return taken;
+        Contents &all = locked_contents();
+        const auto found = all.by_key.find(key);
+        if (found == all.by_key.end()) return {};
+        all.move(found->second, taken);
+        return std::move(taken.front().second);
     }
 
     // Drops the values for which the condition holds.
@@ -59,20 +68,31 @@ class LruCache {
     static void drop_if(Condition condition) {
         Entries dropped;
         const std::lock_guard<std::mutex> lock(mutex);
-        Entries &all = locked_entries();
-        for (auto at = all.begin(); at != all.end();) {
+        Contents &all = locked_contents();
+        for (auto at = all.entries.begin(); at != all.entries.end();) {
             const auto entry = at++;
-            if (condition(entry->second)) dropped.splice(dropped.end(), all, entry);
+            if (condition(entry->second)) all.move(entry, dropped);
         }
     }
 
    private:
-    using Key = std::pair<uint64_t, uint64_t>;
     using Entries = std::list<std::pair<Key, Value>>;
+    using Entry = typename Entries::iterator;
 
-    static Key key_of(const uint64_t *key) { return {key[0], key[1]}; }
+    struct Contents {
+        Entries entries;  // the most recently used first
+        std::unordered_map<Key, Entry, HashKey> by_key;
+        size_t size = 0;  // of all values
 
-    static Entries &locked_entries() {
+        // Moves an entry to another list.
+        void move(Entry entry, Entries &to) {
+            size -= SizeOf()(entry->second);
+            by_key.erase(entry->first);
+            to.splice(to.end(), entries, entry);
+        }
+    };
+
+    static Contents &locked_contents() {
         // As hold_over_forks() does: GCC 12 does not compile its template arguments in a template.
         static const int registered = pthread_atfork(
             [] {
@@ -81,12 +101,12 @@ class LruCache {
             },
             unlock,
             [] {
-                entries = nullptr;
+                contents = nullptr;
                 unlock();
             });
         (void)registered;
-        if (entries == nullptr) entries = new Entries;
-        return *entries;
+        if (contents == nullptr) contents = new Contents;
+        return *contents;
     }
 
     static void unlock() {
@@ -94,38 +114,32 @@ class LruCache {
         loading_mutex.unlock();
     }
 
-    static auto position(Entries &all, const uint64_t *key) {
-        return std::find_if(all.begin(), all.end(),
-                            [wanted = key_of(key)](const auto &entry) { return entry.first == wanted; });
-    }
-
-    static Value find(const uint64_t *key) {
+    static Value find(const Key &key) {
         const std::lock_guard<std::mutex> lock(mutex);
-        Entries &all = locked_entries();
-        const auto found = position(all, key);
-        if (found == all.end()) return {};
-        all.splice(all.begin(), all, found);
-        return found->second;
+        Contents &all = locked_contents();
+        const auto found = all.by_key.find(key);
+        if (found == all.by_key.end()) return {};
+        all.entries.splice(all.entries.begin(), all.entries, found->second);
+        return found->second->second;
     }
 
     // Returns the values that no longer fit, and the one that the key had.
-    static Entries insert(const uint64_t *key, Value value) {
-        Entries dropped;
+    static Entries insert(const Key &key, Value value) {
+        Entries added, dropped;
+        added.emplace_front(key, std::move(value));
         const std::lock_guard<std::mutex> lock(mutex);
-        Entries &all = locked_entries();
-        const auto replaced = position(all, key);
-        if (replaced != all.end()) dropped.splice(dropped.end(), all, replaced);
-        all.emplace_front(key_of(key), std::move(value));
-        size_t size = 0;
-        auto first_dropped = all.begin();
-        while (first_dropped != all.end() && (size += SizeOf()(first_dropped->second)) <= capacity)
-            ++first_dropped;
-        dropped.splice(dropped.end(), all, first_dropped, all.end());
+        Contents &all = locked_contents();
+        const auto replaced = all.by_key.find(key);
+        if (replaced != all.by_key.end()) all.move(replaced->second, dropped);
+        all.by_key.emplace(key, added.begin());
+        all.size += SizeOf()(added.front().second);
+        all.entries.splice(all.entries.begin(), added);
+        while (all.size > capacity) all.move(std::prev(all.entries.end()), dropped);
         return dropped;
     }
 
     static inline std::mutex loading_mutex, mutex;  // locked in this order
-    static inline Entries *entries = nullptr;       // the most recently used first
+    static inline Contents *contents = nullptr;
 };
 
 }  // namespace pk

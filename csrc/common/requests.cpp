@@ -79,7 +79,7 @@ struct CountRequests {
 constexpr size_t MAX_CACHED_REQUESTS = 32 << 10;
 
 // The prepared requests of lists with a key. A call takes them out, and puts them back when it has succeeded.
-using ListCache = LruCache<Preparations, MAX_CACHED_REQUESTS, CountRequests>;
+using ListCache = LruCache<std::pair<uint64_t, uint64_t>, Preparations, MAX_CACHED_REQUESTS, CountRequests>;
 
 bool is_finite(int type, const char *value) {
     const auto read = [&](auto number) {
@@ -105,7 +105,7 @@ class RequestCaller {
                      size_t(list.request_count) <= MAX_CACHED_REQUESTS),
           shall_prepare_(size_t(list.request_count), is_cached_) {
         if (is_cached_) {
-            preparations_ = ListCache::take(list.key);
+            preparations_ = ListCache::take({list.key[0], list.key[1]});
         } else if (list.call_count > list.request_count) {
             std::vector<char> is_called(shall_prepare_.size(), 0);
             for (int64_t i = 0; i < list.call_count; ++i) {
@@ -145,7 +145,7 @@ class RequestCaller {
     void cache() {
         const bool has_any = std::any_of(preparations_.begin(), preparations_.end(),
                                          [](const Preparation &each) { return each.prepared != nullptr; });
-        if (is_cached_ && has_any) ListCache::put(list_.key, std::move(preparations_));
+        if (is_cached_ && has_any) ListCache::put({list_.key[0], list_.key[1]}, std::move(preparations_));
     }
 
    private:

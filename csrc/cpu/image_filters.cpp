@@ -135,7 +135,7 @@ class MeanWorker : Worker<T> {
         const int64_t n = filter.height * filter.width;
         if (!IS_SHORT) return;
         while ((int64_t(2) << shift_) < n) ++shift_;
-        multiplier_ = uint16_t(((int64_t(1) << (16 + shift_)) + n - 1) / n);
+        multiplier_ = uint16_t(ceil_div(int64_t(1) << (16 + shift_), n));
         half_ = uint16_t(n / 2);
     }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/call/parallel_for.h"
+#include "common/rounding.h"
 #include "common/types.h"
 #include "loops.h"
 
@@ -84,7 +85,7 @@ class RandomWorker {
         philox::Counter counter = streams.counter + first / philox::WORDS;
         counter.part[3] ^= uint64_t(stream_index) << 48;
         uint64_t *const to = words_[stream_index % 2];
-        loops_.words(streams.key, counter, (int64_t(lead) + count + philox::WORDS - 1) / philox::WORDS, to);
+        loops_.words(streams.key, counter, ceil_div(int64_t(lead) + count, philox::WORDS), to);
         return to + lead;
     }
 

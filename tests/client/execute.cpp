@@ -110,7 +110,7 @@ struct Run {
         try {
             const pk::ExecutionContext context(call, 0);
             EXPECT(context.is_synchronous == !test.is_async);
-            pk::plan::Operands operands({}, call, context);
+            pk::Operands operands({}, call, context);
             Doubling algorithm(layout, test, in.data(), out.data());
             execute(algorithm, operands, call, context);
         } catch (const pk::Failure &failure) {
@@ -304,7 +304,7 @@ void check_results() {
                 if (has_scope) scope.emplace(static_cast<int>(device), stream);
                 const pk::ExecutionContext context(call);
                 EXPECT(context.is_synchronous == !has_scope);
-                pk::plan::Operands operands({{host.data(), size * 8, 8, true}}, call, context);
+                pk::Operands operands({{host.data(), size * 8, 8, true}}, call, context);
                 char *const d_result = operands.d_result(0);
                 EXPECT(device_of_memory(d_result) == device);
                 Doubling algorithm(layout, test, in.data(), reinterpret_cast<int64_t *>(d_result));
@@ -327,9 +327,9 @@ void check_results_in_residency() {
     pk_report report{};
     pk::Call call(&options, &report);
     call.begin(SIZE);
-    pk::plan::ResidencyScope residency;
+    pk::ResidencyScope residency;
     residency.set_device(static_cast<int>(device));
-    pk::plan::ResidentBuffer buffer{};
+    pk::ResidentBuffer buffer{};
     buffer.host = reinterpret_cast<char *>(host.data());
     buffer.bytes = SIZE * 8;
     buffer.intent = PK_RESIDENT_OUTPUT;
@@ -347,7 +347,7 @@ void check_results_in_residency() {
         Case test;
         test.size = SIZE;
         const pk::ExecutionContext context(call);
-        pk::plan::Operands operands({{host.data(), SIZE * 8, 8, true}}, call, context);
+        pk::Operands operands({{host.data(), SIZE * 8, 8, true}}, call, context);
         char *const d_result = operands.d_result(0);
         EXPECT(device_of_memory(d_result) == device);
         Doubling algorithm(layout, test, in.data(), reinterpret_cast<int64_t *>(d_result));

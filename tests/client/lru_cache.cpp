@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,19 +23,13 @@ namespace {
         }                                                                     \
     } while (false)
 
-struct Key {
-    uint64_t words[2];
-    explicit Key(uint64_t number) : words{7, number} {}
-    operator const uint64_t *() const { return words; }
-};
-
 // Its destructor uses the cache that it is dropped from.
 struct Module {
     explicit Module(int number) : number(number) {}
     ~Module();
     const int number;
 };
-using Modules = pk::LruCache<std::shared_ptr<Module>, 3>;
+using Modules = pk::LruCache<std::string, std::shared_ptr<Module>, 3>;
 
 std::vector<int> destroyed;
 Module::~Module() {
@@ -44,7 +39,7 @@ Module::~Module() {
 
 int loads = 0;
 int get(int number) {
-    return Modules::get(Key(uint64_t(number)),
+    return Modules::get(std::to_string(number),
                         [&] {
                             ++loads;
                             return std::make_shared<Module>(number);
@@ -60,12 +55,12 @@ void check_modules() {
     get(2);  // drops 1, which was used before 3
     EXPECT(loads == 5 && (destroyed == std::vector<int>{2, 1}));
 
-    const auto used = Modules::get(Key(3), [] { return std::make_shared<Module>(-1); });
+    const auto used = Modules::get("3", [] { return std::make_shared<Module>(-1); });
     EXPECT(used->number == 3);
     Modules::drop_if([](const auto &module) { return module.use_count() == 1; });
     EXPECT((destroyed == std::vector<int>{2, 1, 2, 4}) || (destroyed == std::vector<int>{2, 1, 4, 2}));
     EXPECT(get(3) == 3 && loads == 5);
-    EXPECT(Modules::take(Key(3)) == used && Modules::take(Key(3)) == nullptr);
+    EXPECT(Modules::take("3") == used && Modules::take("3") == nullptr);
 }
 
 // While one thread loads, others find what is cached.
@@ -75,7 +70,7 @@ void check_loading() {
     std::condition_variable changed;
     bool is_loading = false, may_end = false;
     std::thread loader([&] {
-        Modules::get(Key(9), [&] {
+        Modules::get("9", [&] {
             std::unique_lock<std::mutex> lock(mutex);
             is_loading = true;
             changed.notify_all();
@@ -119,23 +114,23 @@ void check_lists() {
     struct Size {
         size_t operator()(const List &list) const { return list.size(); }
     };
-    using Lists = pk::LruCache<List, 10, Size>;
+    using Lists = pk::LruCache<std::pair<uint64_t, uint64_t>, List, 10, Size>;
     const auto size_of = [](uint64_t number) {
-        List list = Lists::take(Key(number));
+        List list = Lists::take({7, number});
         const size_t size = list.size();
-        if (size != 0) Lists::put(Key(number), std::move(list));
+        if (size != 0) Lists::put({7, number}, std::move(list));
         return size;
     };
-    Lists::put(Key(1), List(4));
-    Lists::put(Key(2), List(4));
+    Lists::put({7, 1}, List(4));
+    Lists::put({7, 2}, List(4));
     EXPECT(size_of(2) == 4 && size_of(1) == 4);  // 1 is the last that was used
-    Lists::put(Key(3), List(3));
+    Lists::put({7, 3}, List(3));
     EXPECT(size_of(1) == 4 && size_of(2) == 0 && size_of(3) == 3);
-    Lists::put(Key(1), List(7));  // replaces 4
+    Lists::put({7, 1}, List(7));  // replaces 4
     EXPECT(size_of(1) == 7 && size_of(3) == 3);
-    Lists::put(Key(4), List(11));  // too large for the cache
+    Lists::put({7, 4}, List(11));  // too large for the cache
     EXPECT(size_of(4) == 0);
-    Lists::put(Key(5), List(10));
+    Lists::put({7, 5}, List(10));
     EXPECT(size_of(1) == 0 && size_of(3) == 0 && size_of(5) == 10);
     Lists::drop_if([](const List &) { return true; });
     EXPECT(size_of(5) == 0);

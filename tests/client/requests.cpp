@@ -53,7 +53,7 @@ bool is_slow = false;     // they take 20 ms
 // out[i] = in[i] + 1, of int64.
 class Increment : public pk::DeviceAlgorithm {
    public:
-    Increment(const pk::Layout &layout, const pk::plan::Operands &operands)
+    Increment(const pk::Layout &layout, const pk::Operands &operands)
         : DeviceAlgorithm(layout, operands.loads({0}), operands.stores(1), sizeof(unsigned), 0),
           operands_(operands) {
         can_run_async = true;
@@ -72,7 +72,7 @@ class Increment : public pk::DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    const pk::plan::Operands &operands_;
+    const pk::Operands &operands_;
 };
 
 int32_t increment(const pk_operand *operands, int64_t size, const pk_options *options, pk_report *report) {
@@ -84,9 +84,9 @@ int32_t increment(const pk_operand *operands, int64_t size, const pk_options *op
         const pk::ExecutionContext context(call);
         auto *const in = reinterpret_cast<int64_t *>(operands[0].address);
         auto *const out = reinterpret_cast<int64_t *>(operands[1].address);
-        std::vector<pk::plan::MemoryRange> ranges{{in, size * 8, 8, false}, {out, size * 8, 8, true}};
-        if (is_on_host) ranges = pk::plan::on_host(std::move(ranges));
-        pk::plan::Operands resolved(std::move(ranges), call, context);
+        std::vector<pk::MemoryRange> ranges{{in, size * 8, 8, false}, {out, size * 8, 8, true}};
+        if (is_on_host) ranges = pk::on_host(std::move(ranges));
+        pk::Operands resolved(std::move(ranges), call, context);
         if (is_on_host) {
             pk::StreamScope::synchronize();  // as the pipeline does
             for (int64_t i = 0; i < size; ++i) out[i] = in[i] + 1;
@@ -212,7 +212,7 @@ void check_lists() {
                 EXPECT(list.holds(2, is_long ? 1005 : 1003) && list.holds(3, is_long ? 4002 : 4001));
                 EXPECT(list.report.bytes_up == 2 * size * 8 && list.report.bytes_down == 2 * size * 8);
                 EXPECT(pk::StreamScope::current() == nullptr);
-                EXPECT(pk::plan::ResidencyScope::current() == nullptr);
+                EXPECT(pk::ResidencyScope::current() == nullptr);
             }
         }
     }
@@ -271,7 +271,7 @@ void check_status_words() {
 
 void expect_nothing_left() {
     for (const auto &[stream, work] : pending) EXPECT(work.empty());
-    EXPECT(pk::StreamScope::current() == nullptr && pk::plan::ResidencyScope::current() == nullptr);
+    EXPECT(pk::StreamScope::current() == nullptr && pk::ResidencyScope::current() == nullptr);
 }
 
 // A failure or an interrupt in the middle leaves nothing enqueued, and no scope.

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/rounding.h"
 #include "worker_pool.h"
 
 namespace pk::kernels {
@@ -37,7 +38,7 @@ void BlockExecutor::begin(const Launch &launch) {
     }
     threads_.resize(size_t(size_));
     states_.resize(size_t(size_));
-    warps_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
+    warps_.resize(size_t(ceil_div(size_, PK_WARP)));
     variables_.clear();
     pages_.fill(0);
     guarded_memory_.reset();

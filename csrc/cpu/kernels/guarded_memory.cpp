@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "common/rounding.h"
+
 namespace pk::kernels {
 
 // The red zone on either side of a buffer: the reach of a 32-bit index of 8-byte elements; less if that is
@@ -12,8 +14,8 @@ namespace pk::kernels {
 static constexpr uint64_t MAX_RED_ZONE = uint64_t(16) << 30, MIN_RED_ZONE = uint64_t(1) << 20;
 
 void *GuardedMemory::allocate(int64_t bytes, int64_t item_bytes, const std::string &label) {
-    constexpr uint64_t ALIGNED = uint64_t(64) << 10;  // a multiple of the page size, whatever it is
-    const uint64_t inside = (uint64_t(bytes) + ALIGNED - 1) / ALIGNED * ALIGNED;
+    constexpr int64_t ALIGNED = 64 << 10;  // a multiple of the page size, whatever it is
+    const auto inside = uint64_t(align_up(bytes, ALIGNED));
     for (uint64_t red_zone = MAX_RED_ZONE; red_zone >= MIN_RED_ZONE; red_zone /= 4) {
         Mapping mapping(inside + 2 * red_zone, PROT_NONE, MAP_NORESERVE);
         if (!mapping) continue;

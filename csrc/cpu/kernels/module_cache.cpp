@@ -108,10 +108,10 @@ void Module::restore() {
     set_.clear();
 }
 
-using Cache = LruCache<std::shared_ptr<Module>, 128>;
+using Cache = LruCache<std::pair<uint64_t, uint64_t>, std::shared_ptr<Module>, 128>;
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    return Cache::get(image.key, [&] {
+    return Cache::get({image.key[0], image.key[1]}, [&] {
         return std::make_shared<Module>(std::string(text_of(image.address, image.bytes)));
     });
 }

@@ -63,7 +63,7 @@ static bool is_scalar(const Layout &layout, const View &view) {
     return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
 }
 
-Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const plan::Operands &operands,
+Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const Operands &operands,
                                             bool may_broadcast, bool may_transpose, int block) {
     const Layout &layout = evaluation.layout;
     const std::vector<View> &views = layout.views;
@@ -71,7 +71,7 @@ Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const 
     for (const Step &step : evaluation.program.steps) {
         if (step.op == PK_OP_STORE) {
             const View &view = views[size_t(step.target)];
-            const plan::Operand resident = operands.of(step.target);
+            const Operand resident = operands.of(step.target);
             if (view.base != nullptr && (resident.d_data == nullptr || resident.copy_back)) {
                 stores.push_back({step.target, 0});
             } else if (view.base == nullptr) {
@@ -82,7 +82,7 @@ Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const 
         if (step.op != PK_OP_LOAD || seen[size_t(step.a)]) continue;
         seen[size_t(step.a)] = true;
         const View &view = views[size_t(step.a)];
-        const plan::Operand resident = operands.of(step.a);
+        const Operand resident = operands.of(step.a);
         if (resident.upload_first_use) {
             loads.push_back({step.a, 0});
             loads.back().d_resident = resident.d_data;
@@ -122,13 +122,13 @@ static const StreamedOperand *find(const std::vector<StreamedOperand> &group, in
 
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
-Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+Interpreter::Interpreter(const Evaluation &evaluation, const Operands &operands, Call &call,
                          const ExecutionContext &context, bool may_broadcast, bool may_transpose)
     : Interpreter(evaluation, operands, call, context,
                   OperandClasses(evaluation, operands, may_broadcast, may_transpose, block_size()),
                   block_size()) {}
 
-Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+Interpreter::Interpreter(const Evaluation &evaluation, const Operands &operands, Call &call,
                          const ExecutionContext &context, OperandClasses classes, int block)
     : DeviceAlgorithm(evaluation.layout, std::move(classes.loads), std::move(classes.stores),
                       evaluation.instruction_count * int64_t(sizeof(uint32_t)), classes.scratch_bytes),
@@ -178,8 +178,8 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
                  (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());
 }
 
-static void set_resident_source(DeviceStep &step, int32_t &source, const plan::Operand &resident,
-                                const View &view, UnravelTable &coordinates) {
+static void set_resident_source(DeviceStep &step, int32_t &source, const Operand &resident, const View &view,
+                                UnravelTable &coordinates) {
     source = int32_t(resident.contiguous ? Source::resident : Source::resident_strided);
     step.value = reinterpret_cast<int64_t>(resident.d_data);
     if (!resident.contiguous) step.c = coordinates.add(view);
@@ -194,7 +194,7 @@ void Interpreter::add_stores(const DeviceStep &step, UnravelTable &coordinates) 
         steps_.back().value =
             store != nullptr ? store->element_offset : streamed_bytes + values->element_offset;
     }
-    const plan::Operand resident = operands_.of(operand);
+    const Operand resident = operands_.of(operand);
     if (resident.d_data == nullptr) return;
     steps_.push_back(step);
     set_resident_source(steps_.back(), steps_.back().b, resident, layout.views[size_t(operand)], coordinates);
@@ -203,7 +203,7 @@ void Interpreter::add_stores(const DeviceStep &step, UnravelTable &coordinates) 
 void Interpreter::set_source(DeviceStep &step, const std::vector<int> &broadcast, UnravelTable &coordinates) {
     const int operand = step.a;
     const View &view = layout.views[size_t(operand)];
-    const plan::Operand resident = operands_.of(operand);
+    const Operand resident = operands_.of(operand);
     if (resident.d_data != nullptr) {
         set_resident_source(step, step.a, resident, view, coordinates);
     } else if (is_scalar(layout, view)) {
@@ -310,12 +310,12 @@ void Interpreter::collect(const void *status) {
 }
 
 bool Interpreter::has_dense(int operand) const {
-    const plan::Operand resident = operands_.of(operand);
+    const Operand resident = operands_.of(operand);
     return resident.d_data != nullptr ? resident.contiguous : find(loads, operand) != nullptr;
 }
 
 char *Interpreter::dense(const Chunk &chunk, int operand) const {
-    const plan::Operand resident = operands_.of(operand);
+    const Operand resident = operands_.of(operand);
     if (resident.d_data != nullptr) return resident.d_data + chunk.start * layout.views[size_t(operand)].item;
     const StreamedOperand *const load = find(loads, operand), *const transposed = find(transposed_, operand);
     if (transposed != nullptr)

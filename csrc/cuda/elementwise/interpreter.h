@@ -80,7 +80,7 @@ class Interpreter : public DeviceAlgorithm {
    public:
     // With `may_broadcast`, broadcast operands are uploaded once and kept on the devices; else staging
     // expands them. With `may_transpose`, the device transposes transposed operands; else staging does.
-    Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+    Interpreter(const Evaluation &evaluation, const Operands &operands, Call &call,
                 const ExecutionContext &context, bool may_broadcast, bool may_transpose = false);
 
     void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override;
@@ -101,10 +101,10 @@ class Interpreter : public DeviceAlgorithm {
         std::vector<StreamedOperand> loads, stores, values, transposed;
         std::vector<int> broadcast;
         int64_t scratch_bytes = 0, values_bytes = 0;  // per element: all, and the values' part of it
-        OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast,
+        OperandClasses(const Evaluation &evaluation, const Operands &operands, bool may_broadcast,
                        bool may_transpose, int block);
     };
-    Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+    Interpreter(const Evaluation &evaluation, const Operands &operands, Call &call,
                 const ExecutionContext &context, OperandClasses classes, int block);
 
     void set_source(DeviceStep &load, const std::vector<int> &broadcast, UnravelTable &coordinates);
@@ -113,7 +113,7 @@ class Interpreter : public DeviceAlgorithm {
     bool launch_compiled(const InterpreterParams &call, cudaStream_t stream) const;
 
     const Evaluation evaluation_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     Call &call_;
     const int block_;
     const std::vector<StreamedOperand> values_;  // stored to the chunk's scratch
@@ -131,7 +131,7 @@ class Interpreter : public DeviceAlgorithm {
 template <class Kind, class Run, class... Args>
 void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const ExecutionContext &context,
                              Run run, Args &&...args) {
-    plan::Operands operands(evaluation.layout, evaluation.program, call, context);
+    Operands operands(evaluation.layout, evaluation.program, call, context);
     for (const bool may_broadcast : {true, false}) {
         Kind algorithm(evaluation, operands, call, context, may_broadcast, args...);
         if (!algorithm.has_memory) continue;

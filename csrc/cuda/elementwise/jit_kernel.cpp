@@ -7,10 +7,9 @@
 #include <iterator>
 #include <list>
 #include <sstream>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
+#include "common/lru_cache.h"
 #include "common/operations.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/tuning.h"
@@ -20,24 +19,19 @@ namespace pk {
 
 namespace {
 
-// The most kernels of the cache.
-constexpr size_t MAX_KERNELS = 1024;
+// The kernels by the bytes of their steps.
+using Kernels = LruCache<std::string, std::shared_ptr<FusedKernel>, 1024>;
 
-using Kernels = std::list<std::pair<std::string, std::shared_ptr<FusedKernel>>>;  // with their steps' bytes
-
-// All fused kernels, the most recently used first, and those that wait to be compiled, oldest first.
-struct KernelCache {
+// The kernels that wait to be compiled, oldest first.
+struct Requests {
     std::mutex mutex;
-    Kernels kernels;
-    std::unordered_map<std::string_view, Kernels::iterator> by_steps;
-    std::list<std::shared_ptr<FusedKernel>> requests;
-    uint64_t last_number = 0;
+    std::list<std::shared_ptr<FusedKernel>> kernels;
 };
 
 // Never destroyed: when the process exits, the driver may be gone before it.
-KernelCache &kernel_cache() {
-    static KernelCache *const kernel_cache = new KernelCache;
-    return *kernel_cache;
+Requests &requests() {
+    static Requests *const requests = new Requests;
+    return *requests;
 }
 
 std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions) {
@@ -175,34 +169,17 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
         if (step.op == PK_OP_STORE) step.target = -1;
         step.value = 0;
     }
-    std::string key = key_of(normalized, dims, reports_exceptions);
-    Kernels dropped;  // unloaded after the mutex is released: that may wait for a device
-    KernelCache &cache = kernel_cache();
-    const std::lock_guard<std::mutex> lock(cache.mutex);
-    const auto cached = cache.by_steps.find(key);
-    if (cached != cache.by_steps.end()) {
-        cache.kernels.splice(cache.kernels.begin(), cache.kernels, cached->second);
-        return cached->second->second;
-    }
-    if (cache.kernels.size() >= MAX_KERNELS) {
-        cache.by_steps.erase(cache.kernels.back().first);
-        dropped.splice(dropped.end(), cache.kernels, std::prev(cache.kernels.end()));
-    }
-    cache.kernels.emplace_front(
-        std::move(key),
-        std::make_shared<FusedKernel>(std::move(normalized), dims, reports_exceptions, ++cache.last_number));
-    cache.by_steps.emplace(cache.kernels.front().first, cache.kernels.begin());
-    return cache.kernels.front().second;
+    return Kernels::get(key_of(normalized, dims, reports_exceptions), [&] {
+        static std::atomic<uint64_t> last_number{0};
+        return std::make_shared<FusedKernel>(std::move(normalized), dims, reports_exceptions, ++last_number);
+    });
 }
 
 void FusedKernel::release() {
-    Kernels dropped;
-    std::list<std::shared_ptr<FusedKernel>> dropped_requests;
-    KernelCache &cache = kernel_cache();
-    const std::lock_guard<std::mutex> lock(cache.mutex);
-    cache.by_steps.clear();
-    dropped.swap(cache.kernels);
-    dropped_requests.swap(cache.requests);
+    Kernels::drop_if([](const auto &) { return true; });
+    std::list<std::shared_ptr<FusedKernel>> dropped;
+    const std::lock_guard<std::mutex> lock(requests().mutex);
+    dropped.swap(requests().kernels);
 }
 
 FusedKernel::FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number)
@@ -243,9 +220,8 @@ bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
         const int64_t more = std::max(params.count * int64_t(steps_.size()), least / MAX_CALLS);
         const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
         if (before < least && before + more >= least) {
-            KernelCache &cache = kernel_cache();
-            const std::lock_guard<std::mutex> lock(cache.mutex);
-            cache.requests.push_back(shared_from_this());
+            const std::lock_guard<std::mutex> lock(requests().mutex);
+            requests().kernels.push_back(shared_from_this());
         }
         return false;
     }
@@ -282,21 +258,20 @@ void FusedKernel::set_image(std::vector<char> image) {
 }
 
 std::shared_ptr<FusedKernel> next_jit_request() {
-    KernelCache &cache = kernel_cache();
-    const std::lock_guard<std::mutex> lock(cache.mutex);
-    return cache.requests.empty() ? nullptr : cache.requests.front();
+    const std::lock_guard<std::mutex> lock(requests().mutex);
+    return requests().kernels.empty() ? nullptr : requests().kernels.front();
 }
 
 void finish_jit_request(uint64_t number, std::vector<char> image) {
     std::shared_ptr<FusedKernel> kernel;
     {
-        KernelCache &cache = kernel_cache();
-        const std::lock_guard<std::mutex> lock(cache.mutex);
-        const auto found = std::find_if(cache.requests.begin(), cache.requests.end(),
+        const std::lock_guard<std::mutex> lock(requests().mutex);
+        auto &kernels = requests().kernels;
+        const auto found = std::find_if(kernels.begin(), kernels.end(),
                                         [&](auto &request) { return request->number == number; });
-        if (found == cache.requests.end()) return;  // released in the meantime
+        if (found == kernels.end()) return;  // released in the meantime
         kernel = *found;
-        cache.requests.erase(found);
+        kernels.erase(found);
     }
     kernel->set_image(std::move(image));
 }

@@ -52,7 +52,7 @@ inline device::Axis axis_on(const char *broadcasts, const pk_bins &bins, const E
 
 // The memory ranges of a call: its values, its edges if it has any, and its results.
 struct MemoryRanges {
-    std::vector<plan::MemoryRange> all;
+    std::vector<MemoryRange> all;
     int edges[2] = {-1, -1};
 
     // Edges and results may be device-resident if the call is computed on the device (`is_on_device`).
@@ -65,8 +65,8 @@ struct MemoryRanges {
 };
 
 // Return the memory ranges of a call's values. Bytes are read as words.
-inline std::vector<plan::MemoryRange> ranges_of_values(const Layout &layout, int64_t values) {
-    std::vector<plan::MemoryRange> ranges;
+inline std::vector<MemoryRange> ranges_of_values(const Layout &layout, int64_t values) {
+    std::vector<MemoryRange> ranges;
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
         ranges.emplace_back(layout, layout.views[size_t(i)], false);
         ranges.back().item = std::max<int64_t>(ranges.back().item, 4);
@@ -91,7 +91,7 @@ inline int64_t distance(const char *from, const char *to) {
 }
 
 // Return the offset of a chunk's elements of an operand from the chunk's memory; they may be device-resident.
-inline int64_t offset_of(const DeviceAlgorithm &work, const plan::Operands &operands, int operand,
+inline int64_t offset_of(const DeviceAlgorithm &work, const Operands &operands, int operand,
                          const Chunk &chunk) {
     return distance(chunk.d_memory, operands.d_data(work, chunk, operand));
 }
@@ -109,8 +109,8 @@ class HistogramAlgorithm : public DeviceAlgorithm {
     // `edges` are the operands of the axes' edges. The values are at `d_values` or, if that is null, are
     // operand 0 and, of two axes, operand 1.
     HistogramAlgorithm(const Layout &layout, const pk_bins *bins, const std::vector<int> &types,
-                       int64_t total, Table table, const int *edges, const plan::Operands &operands,
-                       Call &call, const ExecutionContext &context, char *d_values = nullptr)
+                       int64_t total, Table table, const int *edges, const Operands &operands, Call &call,
+                       const ExecutionContext &context, char *d_values = nullptr)
         : DeviceAlgorithm(layout, loads_of(operands, types.size(), d_values), {}, 0, 0),
           bins_(bins),
           types_(types),
@@ -172,7 +172,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
    private:
     static constexpr int64_t SHARED = 10 << 10;  // most counts in a block's shared memory
 
-    static std::vector<StreamedOperand> loads_of(const plan::Operands &operands, size_t axes,
+    static std::vector<StreamedOperand> loads_of(const Operands &operands, size_t axes,
                                                  const char *d_values) {
         if (d_values != nullptr) return {};
         return operands.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0});
@@ -186,7 +186,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
     const std::vector<int> types_;
     const int64_t total_;
     const Table table_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     char *const d_values_;
     int64_t copies_ = 8;  // of the table in a block's shared memory; 0: there is none
     bool counts_bytes_ = false;
@@ -198,7 +198,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
 class DigitizeAlgorithm : public DeviceAlgorithm {
    public:
     // The edges are on the devices already.
-    DigitizeAlgorithm(const DigitizeRequest &request, const plan::Operands &operands,
+    DigitizeAlgorithm(const DigitizeRequest &request, const Operands &operands,
                       const BroadcastBuffers &broadcasts, const Edges &edges)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
           bins_(*request.bins),
@@ -230,7 +230,7 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
    private:
     const pk_bins &bins_;
     const bool right_, decreasing_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const BroadcastBuffers &broadcasts_;
     const Edges edges_;
 };
@@ -239,7 +239,7 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
 // maximum.
 class CopyMinMaxAlgorithm : public DeviceAlgorithm {
    public:
-    CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, const ExecutionContext &context)
+    CopyMinMaxAlgorithm(const Layout &layout, const Operands &operands, const ExecutionContext &context)
         : DeviceAlgorithm(layout, operands.loads({0}), {}, 0, 0),
           operands_(operands),
           buffer_(buffer_on(context.device(), is_resident() ? 0 : layout.size * layout.views[0].item)) {
@@ -280,7 +280,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
         return DeviceBuffer(device, bytes);
     }
 
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const DeviceBuffer buffer_;
 };
 

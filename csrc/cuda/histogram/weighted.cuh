@@ -137,7 +137,7 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
     // Elements and weights are the first operands; `edges` are those of the axes' edges. The sums are written
     // to `d_totals`, and the count of elements out of range, and whether any is beyond the bins, to
     // `d_out_of_range`.
-    WeightedHistogramAlgorithm(const BinnedElements &binned, const int *edges, const plan::Operands &operands,
+    WeightedHistogramAlgorithm(const BinnedElements &binned, const int *edges, const Operands &operands,
                                Call &call, const ExecutionContext &context, char *d_totals,
                                char *d_out_of_range)
         : binned_(binned),
@@ -192,7 +192,7 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
     int64_t segments() const { return ceil_div(binned_.layout.size, segment_); }
 
     const BinnedElements &binned_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const int64_t segment_;
     const int type_;
     Total *const d_totals_;

@@ -45,7 +45,7 @@ class Weights {
 // Filters whole images, or bands of rows of one image.
 class FilterAlgorithm : public DeviceAlgorithm {
    public:
-    FilterAlgorithm(const Filter &filter, const Weights &weights, const plan::Operands &operands,
+    FilterAlgorithm(const Filter &filter, const Weights &weights, const Operands &operands,
                     const Layout &layout, bool in_bands)
         : DeviceAlgorithm(layout, loads_of(filter, operands, in_bands), operands.stores(1), 0, 0),
           filter_(filter),
@@ -116,7 +116,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    static std::vector<StreamedOperand> loads_of(const Filter &filter, const plan::Operands &operands,
+    static std::vector<StreamedOperand> loads_of(const Filter &filter, const Operands &operands,
                                                  bool in_bands) {
         std::vector<StreamedOperand> loads = operands.loads({0});
         if (!loads.empty() && in_bands) loads[0].halo = (filter.height - 1) * filter.row();
@@ -154,8 +154,8 @@ class FilterAlgorithm : public DeviceAlgorithm {
     template <class Tile, class Sum>
     void launch(device::FilterParams &params, const Chunk &chunk) const {
         constexpr int64_t ROWS = device::ROWS<Sum>, COLUMNS = device::COLUMNS;
-        params.row_tiles = (params.band_rows + ROWS - 1) / ROWS;
-        params.column_tiles = (params.columns + COLUMNS - 1) / COLUMNS;
+        params.row_tiles = ceil_div(params.band_rows, ROWS);
+        params.column_tiles = ceil_div(params.columns, COLUMNS);
         const int64_t images = in_bands_ ? 1 : chunk.units.count;
         const int64_t blocks = images * params.row_tiles * params.column_tiles * params.channels;
         if (blocks > INT32_MAX) fail(PK_INVALID_ARGUMENT, "a chunk has too many tiles");
@@ -167,7 +167,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
 
     const Filter &filter_;
     const Weights &weights_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const bool in_bands_;
 };
 
@@ -186,8 +186,7 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     const ExecutionContext context(call);
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
-    plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
-                            context);
+    Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, context);
     const Weights weights(filter, call, context);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool is_streamed = operands.of(0).d_data == nullptr || !operands.stores(1).empty();

@@ -30,7 +30,7 @@ __global__ void look_up(const T *in, T *out, int64_t count, const uint16_t *tabl
 class GrayAlgorithm : public DeviceAlgorithm {
    public:
     // Without device memory for the result, it is delivered chunk by chunk.
-    GrayAlgorithm(const Gray &request, const plan::Operands &operands, char *d_out)
+    GrayAlgorithm(const Gray &request, const Operands &operands, char *d_out)
         : DeviceAlgorithm(request.layout, operands.loads({0}), {}, 0, 0),
           request_(request),
           operands_(operands),
@@ -59,7 +59,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
 
    private:
     const Gray &request_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     char *const d_out_;
     const int64_t item_;
 };
@@ -67,7 +67,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
 // Replaces each element by its entry in a table, which is uploaded once to each device.
 class LookupAlgorithm : public DeviceAlgorithm {
    public:
-    LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call,
+    LookupAlgorithm(const Lookup &request, const Operands &operands, Call &call,
                     const ExecutionContext &context)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
           operands_(operands),
@@ -91,7 +91,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const int type_;
     BroadcastBuffers broadcasts_;
     int64_t offset_ = 0;
@@ -102,10 +102,10 @@ class LookupAlgorithm : public DeviceAlgorithm {
 void make_gray(const Gray &request, Call &call) {
     const ExecutionContext context(call);
     if (request.size == 0) return;
-    plan::MemoryRange in(request.layout, request.layout.views[0], false);
+    MemoryRange in(request.layout, request.layout.views[0], false);
     in.may_upload_by_chunk = true;
     const int64_t item = request.layout.views[0].item, bytes = request.pixel_count() * item;
-    plan::Operands operands({in, {request.out, bytes, item, true}}, call, context);
+    Operands operands({in, {request.out, bytes, item, true}}, call, context);
     const bool is_on_device = operands.loads({0}).empty() || operands.of(1).d_data != nullptr;
     GrayAlgorithm algorithm(request, operands, is_on_device ? operands.d_result(1) : nullptr);
     execute(algorithm, operands, call, context);
@@ -116,12 +116,12 @@ void look_up(const Lookup &request, Call &call) {
     const ExecutionContext context(call);
     if (request.size == 0) return;
     const Layout &layout = request.layout;
-    plan::MemoryRange in(layout, layout.views[0], false);
+    MemoryRange in(layout, layout.views[0], false);
     in.may_upload_by_chunk = true;
-    const plan::MemoryRange out(layout, layout.views[1], true);
+    const MemoryRange out(layout, layout.views[1], true);
     // The table is always uploaded from the host.
-    const plan::MemoryRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
-    plan::Operands operands({in, out, table}, call, context);
+    const MemoryRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
+    Operands operands({in, out, table}, call, context);
     LookupAlgorithm algorithm(request, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();

@@ -66,7 +66,7 @@ __global__ void round_sums(const double *sums, double divisor, int64_t count, T 
 // Rounds sums on the device, of elements from `first` on, and downloads the results.
 class RoundAlgorithm : public DeviceAlgorithm {
    public:
-    RoundAlgorithm(const Layout &layout, const plan::Operands &operands, const double *sums, int64_t first,
+    RoundAlgorithm(const Layout &layout, const Operands &operands, const double *sums, int64_t first,
                    double divisor)
         : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0),
           operands_(operands),
@@ -85,7 +85,7 @@ class RoundAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    const plan::Operands &operands_;
+    const Operands &operands_;
     const double *const sums_;
     const int64_t first_;
     const double divisor_;
@@ -154,7 +154,7 @@ class AddRowsAlgorithm : public DeviceAlgorithm {
 class Resizer {
    public:
     Resizer(const Resize &request, Call &call, const ExecutionContext &context, const Layout &result,
-            plan::Operands &operands)
+            Operands &operands)
         : request_(request),
           call_(call),
           context_(context),
@@ -236,7 +236,7 @@ class Resizer {
     Call &call_;
     const ExecutionContext &context_;
     const Layout &result_;
-    plan::Operands &operands_;  // the result, and the old elements
+    Operands &operands_;  // the result, and the old elements
     const Taps down_, across_;
     const DeviceTaps d_down_taps_, d_across_taps_;
     const int64_t item_, elements_;  // of a new row
@@ -250,8 +250,8 @@ void resize(const Resize &request, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
     if (request.size == 0) return;
     const Layout result = Layout::contiguous({{request.out, request.type}}, request.elements());
-    plan::Operands operands(
-        {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call, context);
+    Operands operands({{result, result.views[0], true}, {request.layout, request.layout.views[0], false}},
+                      call, context);
     const CurrentDevice current(context.device());
     Resizer(request, call, context, result, operands).run();
     operands.commit();

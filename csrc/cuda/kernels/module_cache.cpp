@@ -96,7 +96,7 @@ std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name
     return Variable{address, int64_t(bytes)};
 }
 
-using Cache = LruCache<std::shared_ptr<Module>, 64>;
+using Cache = LruCache<std::pair<uint64_t, uint64_t>, std::shared_ptr<Module>, 64>;
 
 }  // namespace
 
@@ -197,10 +197,10 @@ ModuleLock::~ModuleLock() {
 }
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    return Cache::get(image.key, [&] { return std::make_shared<Module>(image); });
+    return Cache::get({image.key[0], image.key[1]}, [&] { return std::make_shared<Module>(image); });
 }
 
-void unload(const pk_image &image) { Cache::take(image.key); }
+void unload(const pk_image &image) { Cache::take({image.key[0], image.key[1]}); }
 
 void release_modules() {
     Cache::drop_if([](const std::shared_ptr<Module> &module) { return module.use_count() == 1; });

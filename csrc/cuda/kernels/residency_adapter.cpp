@@ -40,10 +40,10 @@ class ResidentBuffers {
     // Copy outputs back and mark them valid, after the run.
     void commit(const Run &run, Call &call, int device) {
         for (size_t memory_range = 0; memory_range < owners_.size(); ++memory_range) {
-            const plan::Operand resident = operands_.of(int(memory_range));
+            const Operand resident = operands_.of(int(memory_range));
             const pk_buffer &buffer = run.buffers[int64_t(owners_[memory_range])];
             if (resident.copy_back)
-                plan::download(device, resident.d_data, host_address(buffer), buffer.bytes, call);
+                download(device, resident.d_data, host_address(buffer), buffer.bytes, call);
         }
         operands_.commit();
     }
@@ -53,14 +53,14 @@ class ResidentBuffers {
     }
 
    private:
-    static plan::MemoryRange memory_range_of(const pk_buffer &buffer, bool stored, bool may_be_resident) {
+    static MemoryRange memory_range_of(const pk_buffer &buffer, bool stored, bool may_be_resident) {
         return {host_address(buffer), buffer.bytes, DEVICE_ALIGNMENT, stored, may_be_resident};
     }
 
     // Return a range for each transfer: a buffer that is uploaded and downloaded has two.
-    std::vector<plan::MemoryRange> memory_ranges(const ExecutionContext &context) {
+    std::vector<MemoryRange> memory_ranges(const ExecutionContext &context) {
         const std::vector<bool> may_be_resident = find_residency(context);
-        std::vector<plan::MemoryRange> memory_ranges;
+        std::vector<MemoryRange> memory_ranges;
         for (size_t i = 0; i < buffers_.size(); ++i) {
             if (!is_transferred(buffers_[i])) continue;
             for (const int flag : {PK_BUFFER_UPLOAD, PK_BUFFER_DOWNLOAD}) {
@@ -81,15 +81,15 @@ class ResidentBuffers {
             may_be_resident[i] = is_transferred(buffers_[i]) && overlaps_nothing(i);
         const auto is_written_on_host = [&](size_t i) {
             return is_written(buffers_[i]) && is_transferred(buffers_[i]) &&
-                   !plan::all_resident({memory_range_of(buffers_[i], true, may_be_resident[i])}, context);
+                   !all_resident({memory_range_of(buffers_[i], true, may_be_resident[i])}, context);
         };
         for (bool has_changed = true; has_changed;) {
             has_changed = false;
             for (size_t i = 0; i < may_be_resident.size(); ++i) {
                 if (!is_written_on_host(i)) continue;
                 const char *const low = host_address(buffers_[i]);
-                for (const plan::ResidentBuffer *resident :
-                     plan::ResidencyScope::overlapping(low, low + buffers_[i].bytes)) {
+                for (const ResidentBuffer *resident :
+                     ResidencyScope::overlapping(low, low + buffers_[i].bytes)) {
                     for (size_t j = 0; j < may_be_resident.size(); ++j) {
                         const char *const other = host_address(buffers_[j]);
                         const bool is_overlapped =
@@ -118,7 +118,7 @@ class ResidentBuffers {
 
     std::vector<pk_buffer> buffers_;
     std::vector<size_t> owners_;  // the buffer of each memory range
-    plan::Operands operands_;
+    Operands operands_;
 };
 
 }  // namespace

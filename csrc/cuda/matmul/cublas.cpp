@@ -3,11 +3,12 @@
 
 #include <dlfcn.h>
 
-#include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "common/call/status.h"
+#include "common/lru_cache.h"
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/device_pool.h"
 
@@ -42,101 +43,66 @@ void check(int status, const Functions &functions, const char *call) {
 // each stream has a handle and a workspace.
 class StreamHandle {
    public:
-    StreamHandle(const Functions &functions, int device) : device(device), functions_(functions) {}
+    StreamHandle(const Functions &functions, int device, cudaStream_t stream)
+        : functions_(functions), device_(device), stream_(stream) {}
     ~StreamHandle() {
         if (handle_ == nullptr) return;
-        synchronize_device(device);  // its workspace is freed next
+        synchronize_device(device_);  // its workspace is freed next
         (void)functions_.destroy(handle_);
     }
     StreamHandle(const StreamHandle &) = delete;
     StreamHandle &operator=(const StreamHandle &) = delete;
 
-    // Call body(handle), which enqueues work in the stream, after the handle's earlier work.
+    // Call body(handle), which enqueues work in the stream, after the handle's earlier work:
+    // cudaStreamPerThread is another stream in each thread.
     template <class Body>
-    void use(cudaStream_t stream, Body body) {
+    void use(Body body) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (handle_ == nullptr) create();
-        last_use_.wait(stream);
-        if (!is_bound_ || bound_ != stream) bind(stream);
+        if (!is_ready_) create();
+        last_use_.wait(stream_);
         struct Record {
             ~Record() { last_use.record(stream); }  // also if a part was enqueued, and another fails
             FreeMarker &last_use;
             const cudaStream_t stream;
-        } record{last_use_, stream};
+        } record{last_use_, stream_};
         body(handle_);
     }
-
-    const int device;
 
    private:
     // The sizes that NVIDIA recommends.
     int64_t workspace_bytes() const {
         int major = 0;
-        PK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+        PK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_));
         return int64_t(major >= 9 ? 32 : 4) << 20;
     }
     void create() {
-        workspace_bytes_ = workspace_bytes();
-        workspace_ = DeviceBuffer(device, workspace_bytes_, Account::program);
-        check(functions_.create(&handle_), functions_, "cublasCreate");
-    }
-    void bind(cudaStream_t stream) {
-        is_bound_ = false;
-        check(functions_.set_stream(handle_, stream), functions_, "cublasSetStream");
-        check(functions_.set_workspace(handle_, workspace_.d_memory(), size_t(workspace_bytes_)), functions_,
+        const int64_t bytes = workspace_bytes();
+        workspace_ = DeviceBuffer(device_, bytes, Account::program);
+        if (handle_ == nullptr) check(functions_.create(&handle_), functions_, "cublasCreate");
+        check(functions_.set_stream(handle_, stream_), functions_, "cublasSetStream");
+        check(functions_.set_workspace(handle_, workspace_.d_memory(), size_t(bytes)), functions_,
               "cublasSetWorkspace");
-        bound_ = stream;
-        is_bound_ = true;
+        is_ready_ = true;
     }
 
     const Functions &functions_;
+    const int device_;
+    const cudaStream_t stream_;
     std::mutex mutex_;  // guards the members below
-    int64_t workspace_bytes_ = 0;
     DeviceBuffer workspace_;
     Handle handle_ = nullptr;
-    cudaStream_t bound_ = nullptr;
-    bool is_bound_ = false;
+    bool is_ready_ = false;
     FreeMarker last_use_;
 };
 
-// A handle in the cache, and the stream that it is for.
-struct CachedHandle {
-    cudaStream_t stream;
-    std::shared_ptr<StreamHandle> handle;
-};
-
-// The most handles of a device.
-constexpr int MAX_HANDLES = 8;
+// The handles by device and stream. Dropping one waits for its device.
+using Handles = LruCache<std::pair<uint64_t, uint64_t>, std::shared_ptr<StreamHandle>, 16>;
 
 // The open library. Never closed: at the process's exit the driver may be gone before it.
 struct Library {
     std::mutex mutex;
     Functions functions;
     bool is_open = false;
-    std::list<CachedHandle> handles;  // the most recently used in front
-
-    // Return the handle for a stream. If the device has too many, the least recently used one changes its
-    // stream.
-    std::shared_ptr<StreamHandle> handle_for(int device, cudaStream_t stream) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        ensure(is_open, "cuBLAS is open");
-        int of_device = 0;
-        auto last = handles.end(), found = handles.end();
-        for (auto each = handles.begin(); each != handles.end() && found == handles.end(); ++each) {
-            if (each->handle->device != device) continue;
-            ++of_device;
-            last = each;
-            if (each->stream == stream) found = each;
-        }
-        if (found == handles.end() && of_device >= MAX_HANDLES) found = last;
-        if (found == handles.end()) {
-            handles.push_front({stream, std::make_shared<StreamHandle>(functions, device)});
-        } else {
-            handles.splice(handles.begin(), handles, found);
-            handles.front().stream = stream;
-        }
-        return handles.front().handle;
-    }
 };
 
 Library &library() {
@@ -184,15 +150,18 @@ bool is_open() {
 }
 
 void multiply(const Products &products, int device, cudaStream_t stream) {
-    const std::shared_ptr<StreamHandle> stream_handle = library().handle_for(device, stream);
+    ensure(is_open(), "cuBLAS is open");
     const Functions &functions = library().functions;  // constant once the library is open
+    const auto stream_handle = Handles::get({uint64_t(device), reinterpret_cast<uintptr_t>(stream)}, [&] {
+        return std::make_shared<StreamHandle>(functions, device, stream);
+    });
     const float ones[] = {1.0f, products.adds ? 1.0f : 0.0f};
     const double wide_ones[] = {1.0, products.adds ? 1.0 : 0.0};
     const bool wide = products.compute == IN_FLOAT64;
     const void *const alpha = wide ? static_cast<const void *>(wide_ones) : ones;
     const void *const beta = wide ? static_cast<const void *>(wide_ones + 1) : ones + 1;
     // cuBLAS is column-major and so sees the transposes: for c = a b it computes c' = b' a'.
-    stream_handle->use(stream, [&](Handle handle) {
+    stream_handle->use([&](Handle handle) {
         check(functions.multiply(handle, products.transposed_b ? TRANSPOSED : NOT_TRANSPOSED,
                                  products.transposed_a ? TRANSPOSED : NOT_TRANSPOSED, int(products.n),
                                  int(products.m), int(products.k), alpha, products.b, products.factor,
@@ -205,9 +174,7 @@ void multiply(const Products &products, int device, cudaStream_t stream) {
 }
 
 void release() {
-    std::list<CachedHandle> released;  // destroyed after the mutex is unlocked, since that waits for the GPU
-    const std::lock_guard<std::mutex> lock(library().mutex);
-    released.swap(library().handles);
+    Handles::drop_if([](const auto &) { return true; });
 }
 
 }  // namespace pk::cublas

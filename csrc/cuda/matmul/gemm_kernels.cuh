@@ -40,7 +40,7 @@ __global__ void multiply_tiles(GemmParams params) {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
     __shared__ Total a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
-    const int64_t tiles_across = (params.columns + TILE - 1) / TILE;
+    const int64_t tiles_across = ceil_div(params.columns, TILE);
     const int64_t top = int64_t(blockIdx.x) / tiles_across * TILE;
     const int64_t left = int64_t(blockIdx.x) % tiles_across * TILE;
     const int64_t pair = blockIdx.z;

@@ -74,7 +74,7 @@ struct Column {
 
 // Return how many of its lane's rows a thread reads at once, from this row on.
 __device__ int rows_at_once(const Column &column, int64_t row) {
-    return int(min(int64_t(LOADS_IN_FLIGHT), (column.rows - row + LANES - 1) / LANES));
+    return int(min(int64_t(LOADS_IN_FLIGHT), ceil_div(column.rows - row, LANES)));
 }
 
 // A reduction as one thread computes it: it accumulates one lane of a column; lanes are combined in shared

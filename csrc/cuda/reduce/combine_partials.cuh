@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(PAIRS<Op>)
         __syncthreads();
         const int warps = width / WARP;
         if (pair < warps) all = combined[threadIdx.x / WARP + pair];
-        if (pair < WARP) combine_neighbours<Op>(all, pair, warps, (left + 2 * WARP - 1) / (2 * WARP));
+        if (pair < WARP) combine_neighbours<Op>(all, pair, warps, ceil_div(left, 2 * WARP));
     }
     if (pair != 0 || left == 0) return;
     if (groups == 1) {
@@ -170,11 +170,11 @@ inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, ch
         constexpr int PAIRS = device::PAIRS<Op>;
         int64_t stride = combined;
         while (stride < blocks) {
-            const int64_t left = (blocks + stride - 1) / stride;
+            const int64_t left = ceil_div(blocks, stride);
             int64_t width = 1;
             while (width < PAIRS && 2 * width < left) width *= 2;
-            const int64_t groups = (left + 2 * width - 1) / (2 * width);
-            const int64_t blocks_needed = (groups * columns * width + PAIRS - 1) / PAIRS;
+            const int64_t groups = ceil_div(left, 2 * width);
+            const int64_t blocks_needed = ceil_div(groups * columns * width, PAIRS);
             device::combine<Op><<<unsigned(blocks_needed), PAIRS, 0, stream>>>(
                 region_partials, {left, stride, groups, int(width)}, reduction.spec, results);
             PK_CUDA(cudaGetLastError());

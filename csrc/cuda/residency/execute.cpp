@@ -128,11 +128,11 @@ class SynchronousRun {
     }
 
     // Wait for the last chunk, and take the status words and the results that fit in the slot behind them.
-    void finish(const ResidentMemory &memory, std::vector<plan::Download> &downloads) {
+    void finish(const ResidentMemory &memory, std::vector<Download> &downloads) {
         int64_t end = algorithm_.status_bytes;
         if (!memory.is_pinned) download(memory.d_status(), slot().host(), end);
-        std::vector<std::pair<plan::Download *, const char *>> staged;
-        for (plan::Download &result : downloads) {
+        std::vector<std::pair<Download *, const char *>> staged;
+        for (Download &result : downloads) {
             if (end + result.bytes > slot().host_bytes) continue;
             staged.emplace_back(&result, slot().host() + end);
             download(result.d_data, slot().host() + end, result.bytes);
@@ -174,8 +174,8 @@ class SynchronousRun {
     int64_t elements_ = 0, operations_ = 0;
 };
 
-void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
-                  const ExecutionContext &context, const std::vector<pk_range> &ranges) {
+void run_resident(DeviceAlgorithm &algorithm, Operands &operands, Call &call, const ExecutionContext &context,
+                  const std::vector<pk_range> &ranges) {
     const bool is_synchronous = context.is_synchronous || !algorithm.can_run_async || algorithm.returns_state;
     if (is_synchronous) StreamScope::synchronize();
     const CurrentDevice current(context.device());
@@ -214,8 +214,8 @@ void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &ca
 
 }  // namespace
 
-void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
-             const ExecutionContext &context, const std::vector<pk_range> &ranges) {
+void execute(DeviceAlgorithm &algorithm, Operands &operands, Call &call, const ExecutionContext &context,
+             const std::vector<pk_range> &ranges) {
     if (ranges.empty()) return;
     if (algorithm.is_resident() && algorithm.result_bytes == 0) {
         run_resident(algorithm, operands, call, context, ranges);
@@ -226,12 +226,11 @@ void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
     operands.download_results();
 }
 
-void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
-             const ExecutionContext &context) {
+void execute(DeviceAlgorithm &algorithm, Operands &operands, Call &call, const ExecutionContext &context) {
     execute(algorithm, operands, call, context, {{0, algorithm.units()}});
 }
 
-bool try_execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
+bool try_execute(DeviceAlgorithm &algorithm, Operands &operands, Call &call,
                  const ExecutionContext &context) {
     const int64_t launches = call.launches();
     try {

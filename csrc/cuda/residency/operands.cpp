@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace pk::plan {
+namespace pk {
 
 namespace {
 
@@ -318,4 +318,4 @@ Operands::~Operands() {
     if (!written_.empty()) call_.report_undelivered(call_.ranges());
 }
 
-}  // namespace pk::plan
+}  // namespace pk

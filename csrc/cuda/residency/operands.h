@@ -10,7 +10,7 @@
 #include "cuda/runtime/execution_context.h"
 #include "residency_map.h"
 
-namespace pk::plan {
+namespace pk {
 
 // An operand's device address, and the transfers that it still needs.
 struct Operand {
@@ -123,4 +123,4 @@ class Operands {
     int64_t launches_before_;  // the call's launches when its outputs were resolved
 };
 
-}  // namespace pk::plan
+}  // namespace pk

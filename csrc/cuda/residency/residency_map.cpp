@@ -6,7 +6,7 @@
 #include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/inline_upload.h"
 
-namespace pk::plan {
+namespace pk {
 
 // Copy after the work that the thread's streams hold.
 static void copy(StagedCopy::Direction direction, int device, char *d_data, char *host, int64_t bytes,
@@ -126,4 +126,4 @@ void ResidencyScope::drop(const ResidentBuffer &buffer) {
     }
 }
 
-}  // namespace pk::plan
+}  // namespace pk

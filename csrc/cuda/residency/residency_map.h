@@ -13,7 +13,7 @@
 #include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/execution_context.h"
 
-namespace pk::plan {
+namespace pk {
 
 // A range of host memory and its device copy.
 struct ResidentBuffer {
@@ -84,4 +84,8 @@ class ResidencyScope {
     std::map<const char *, ResidentBuffer> buffers_;  // by host address
 };
 
-}  // namespace pk::plan
+namespace plan {
+using pk::ResidencyScope, pk::ResidentBuffer;
+}
+
+}  // namespace pk

@@ -51,40 +51,27 @@ __device__ inline ScanBlock scan_block_at(const ScanParams &params, int64_t inde
 
 // Return an integer as another dtype holds it, extended to 64 bits.
 __device__ inline uint64_t narrowed(uint64_t bits, int type) {
-    switch (type) {
-        case PK_BOOL: return bits != 0;
-        case PK_INT8: return uint64_t(int64_t(int8_t(bits)));
-        case PK_INT16: return uint64_t(int64_t(int16_t(bits)));
-        case PK_INT32: return uint64_t(int64_t(int32_t(bits)));
-        case PK_UINT8: return uint8_t(bits);
-        case PK_UINT16: return uint16_t(bits);
-        case PK_UINT32: return uint32_t(bits);
-        default: return bits;
-    }
+    return visit_stored_type(type, [bits](auto stored) -> uint64_t {
+        using T = decltype(stored);
+        if constexpr (std::is_same_v<T, Bool>) return bits != 0;
+        if constexpr (std::is_integral_v<T>) return uint64_t(T(bits));
+        return bits;
+    });
 }
 
-// The result of casting a float to an integer, and the exceptions raised.
+// The result of casting a float to an integer or bool, and the exceptions raised.
 struct Integer {
     uint64_t bits;
     unsigned exceptions;
 };
-template <class T>
-__device__ Integer cast_to(double value) {
-    return {uint64_t(int64_t(arith::cast<T>(value))), arith::fits<T>(value) ? 0u : unsigned(PK_FPE_INVALID)};
-}
-
 static __device__ __noinline__ Integer as_integer(double value, int type) {
-    switch (type) {
-        case PK_BOOL: return {value != 0, 0};
-        case PK_INT8: return cast_to<int8_t>(value);
-        case PK_INT16: return cast_to<int16_t>(value);
-        case PK_INT32: return cast_to<int32_t>(value);
-        case PK_INT64: return cast_to<int64_t>(value);
-        case PK_UINT8: return cast_to<uint8_t>(value);
-        case PK_UINT16: return cast_to<uint16_t>(value);
-        case PK_UINT32: return cast_to<uint32_t>(value);
-        default: return cast_to<uint64_t>(value);
-    }
+    return visit_stored_type(type, [value](auto stored) -> Integer {
+        using T = decltype(stored);
+        if constexpr (!std::is_integral_v<T>)
+            return {value != 0, 0};
+        else
+            return {uint64_t(arith::cast<T>(value)), arith::fits<T>(value) ? 0u : unsigned(PK_FPE_INVALID)};
+    });
 }
 
 // Convert an element to a term: NaN are replaced if the scan skips them, and floats cast if it is of

@@ -4,6 +4,7 @@
 // finds. A row that does not fit is sorted in runs, which the host merges.
 #include <condition_variable>
 #include <cstring>
+#include <utility>
 
 #include "common/sort_unique.h"
 #include "device_radix_sort.cuh"
@@ -19,7 +20,7 @@ namespace {
 
 // One out-of-core sort, argsort or unique: uploads elements, sorts buckets, and drains their results.
 template <class Order>
-class OutOfCoreSort {
+class OutOfCoreSort : private StagedTransfer {
    public:
     using Key = typename Order::Key;
     using Sorter = DeviceSorter<Order>;
@@ -83,7 +84,7 @@ class OutOfCoreSort {
    private:
     // Sort elements from `start` on, which are whole rows or part of one. Return the number of results.
     int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
-        const auto run_count = size_t((columns + sorter_.resident - 1) / sorter_.resident);
+        const auto run_count = size_t(ceil_div(columns, sorter_.resident));
         call_.begin_passes(2 + merge_rounds(run_count));  // upload, download, and merging
         upload(start, count);
         sorter_.start_run();
@@ -117,16 +118,6 @@ class OutOfCoreSort {
         StagedCopy copy(call_, workspace_.slot().device, StagedCopy::up, item);
         copy.add(from, reinterpret_cast<char *>(sorter_.elements), count * item);
         copy.run(workspace_.lease());
-    }
-
-    // Add downloaded bytes to the call's report.
-    void report_download(int64_t bytes) {
-        {
-            const std::lock_guard<std::mutex> lock(call_.mutex);
-            call_.report.bytes_down += bytes;
-            call_.report.chunks += 1;
-        }
-        call_.check_interrupt();
     }
 
     // Download the counts.
@@ -219,22 +210,27 @@ class OutOfCoreSort {
         size_t launched = 0;
         bool failed = false;
         std::vector<double> launch_times{};  // of each bucket
+        double sorted = 0;                   // the time when the last sort had ended
         std::vector<int64_t> first{};        // first result of each sorted bucket, and of the next one
     };
+
+    // Thrown where another thread has failed.
+    struct Aborted {};
 
     // Sort the buckets and download their results. Return the number of results.
     int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
                      int64_t kept) {
         OutputDrain drain{buckets, columns, kept, out, order};
-        make_pieces(drain);
-        launch_ready(drain);
+        drain_ = &drain;
+        make_pieces();
+        launch_ready();
         std::atomic<size_t> next{0};
-        workspace_.on_slots(int64_t(drain.pieces.size()), [&](const Slot &slot, TraceLane &lane) {
-            double since = call_.seconds();  // the slot is idle
+        workspace_.on_slots(int64_t(drain.pieces.size()), [&](const Slot &slot) {
             try {
-                for (size_t i = next++; i < drain.pieces.size(); i = next++) {
-                    download_piece(drain, drain.pieces[i], slot, lane, since);
-                }
+                StagingThread thread(*this, call_, {{&slot, slot.host(), slot.downloaded.get()}});
+                for (size_t i = next++; i < drain.pieces.size(); i = next++) thread.take(i);
+                thread.finish();
+            } catch (const Aborted &) {
             } catch (...) {
                 {
                     const std::lock_guard<std::mutex> lock(drain.mutex);
@@ -248,103 +244,102 @@ class OutOfCoreSort {
     }
 
     // Cut the results into pieces.
-    void make_pieces(OutputDrain &drain) const {
+    void make_pieces() {
         const int64_t most = result_bytes() / sorter_.result_item();
-        drain.launch_times.resize(drain.buckets.size());
-        drain.first.push_back(0);
-        for (size_t bucket = 0; bucket < drain.buckets.size(); ++bucket) {
-            const int64_t results = drain.buckets[bucket].results;
+        drain_->launch_times.resize(drain_->buckets.size());
+        drain_->first.push_back(0);
+        for (size_t bucket = 0; bucket < drain_->buckets.size(); ++bucket) {
+            const int64_t results = drain_->buckets[bucket].results;
             int64_t count = 0;
             for (int64_t begin = 0; begin < results; begin += most, ++count) {
-                drain.pieces.push_back({bucket, begin, std::min(most, results - begin)});
+                drain_->pieces.push_back({bucket, begin, std::min(most, results - begin)});
             }
-            drain.left.push_back(count);
+            drain_->left.push_back(count);
         }
     }
 
     // Launch the sorts of the next buckets whose buffer of results is free; buffers are used in turn. The
     // mutex is held, or no other thread has started.
-    void launch_ready(OutputDrain &drain) {
-        for (size_t &next = drain.launched; next < drain.buckets.size(); ++next) {
-            if (next >= Sorter::RESULTS && drain.left[next - Sorter::RESULTS] != 0) return;
-            drain.launch_times[next] = call_.seconds();
+    void launch_ready() {
+        for (size_t &next = drain_->launched; next < drain_->buckets.size(); ++next) {
+            if (next >= Sorter::RESULTS && drain_->left[next - Sorter::RESULTS] != 0) return;
+            drain_->launch_times[next] = call_.seconds();
             const size_t buffer = next % Sorter::RESULTS;
-            sorter_.sort(drain.buckets[next], drain.columns, drain.kept, int(buffer), workspace_.compute());
+            sorter_.sort(drain_->buckets[next], drain_->columns, drain_->kept, int(buffer),
+                         workspace_.compute());
             PK_CUDA(cudaEventRecord(workspace_.sorted(buffer).get(), workspace_.compute()));
         }
     }
 
-    // Wait until a bucket's sort is launched. Return false if it never will be.
-    bool wait_until_launched(OutputDrain &drain, size_t bucket) {
-        std::unique_lock<std::mutex> lock(drain.mutex);
-        while (drain.launched <= bucket) {
-            if (drain.failed) return false;
-            drain.changed.wait_for(lock, Call::POLL_INTERVAL);
+    // Wait until a bucket is sorted.
+    void wait_for(size_t bucket) {
+        std::unique_lock<std::mutex> lock(drain_->mutex);
+        while (drain_->launched <= bucket) {
+            if (drain_->failed) throw Aborted();
+            drain_->changed.wait_for(lock, Call::POLL_INTERVAL);
             lock.unlock();
             call_.check_interrupt();
             lock.lock();
         }
-        return true;
+        lock.unlock();
+        PK_CUDA(cudaEventSynchronize(workspace_.sorted(bucket % Sorter::RESULTS).get()));
     }
 
-    // Download a piece and copy it out of pinned memory. `since` is the time from which on the slot is idle.
-    void download_piece(OutputDrain &drain, const Piece &piece, const Slot &slot, TraceLane &lane,
-                        double &since) {
-        if (!wait_until_launched(drain, piece.bucket)) return;
-        const size_t buffer = piece.bucket % Sorter::RESULTS;
-        PK_CUDA(cudaEventSynchronize(workspace_.sorted(buffer).get()));
-        const double sorted = call_.seconds();
-        if (piece.begin == 0) {
-            lane.add(PK_STAGE_KERNEL, std::max(since, drain.launch_times[piece.bucket]), sorted, 0,
-                     drain.buckets[piece.bucket].count, slot.device, slot.number);
-        }
-        const auto [first, end] = results_of(piece.bucket, drain);
-        const int64_t at = first + piece.begin, item = sorter_.result_item();
-        const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
-        if (count != 0) {
-            PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item, size_t(bytes),
-                                    cudaMemcpyDeviceToHost, slot.streams.download.get()));
-            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.streams.download.get()));
-            PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
-            lane.add(PK_STAGE_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
-        }
-        const double downloaded = since = call_.seconds();
+    StagedPiece piece(size_t index) override {
+        const Piece &piece = drain_->pieces[index];
+        wait_for(piece.bucket);
+        if (piece.begin == 0) trace_sort(piece.bucket);
+        StagedPiece staged;
+        staged.d_data = sorter_.results[piece.bucket % Sorter::RESULTS] + piece.begin * sorter_.result_item();
+        staged.elements = results_of(piece).second;
+        staged.bytes = staged.elements * sorter_.result_item();
+        staged.host_bytes = staged.elements * int64_t(wants_order_ ? sizeof(int64_t) : sizeof(Key));
+        return staged;
+    }
+
+    void trace_sort(size_t bucket) {
+        const double now = call_.seconds();
+        const std::lock_guard<std::mutex> lock(drain_->mutex);
+        const double begin = std::max(drain_->launch_times[bucket], std::exchange(drain_->sorted, now));
+        TraceLane(call_).add(PK_STAGE_KERNEL, begin, now, 0, drain_->buckets[bucket].count,
+                             workspace_.slot().device, KERNELS_LANE);
+    }
+
+    void copied(size_t index) override {
+        const Piece &piece = drain_->pieces[index];
+        const Bucket<Key> &bucket = drain_->buckets[piece.bucket];
         {
-            const std::lock_guard<std::mutex> lock(drain.mutex);
-            if (--drain.left[piece.bucket] == 0) launch_ready(drain);
+            const std::lock_guard<std::mutex> lock(drain_->mutex);
+            if (--drain_->left[piece.bucket] == 0) launch_ready();
         }
-        drain.changed.notify_all();
-        if (count != 0) {
-            copy_out(drain, slot.host(), at, count);
-            lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
-            report_download(bytes);
-        }
-        const Bucket<Key> &bucket = drain.buckets[piece.bucket];
+        drain_->changed.notify_all();
         const bool is_last = piece.begin + piece.count == bucket.results;
         call_.advance(is_last ? bucket.count - piece.begin : piece.count);
     }
 
-    // Copy results from pinned memory to the output.
-    void copy_out(const OutputDrain &drain, const char *from, int64_t at, int64_t count) const {
+    void stage(size_t, char *) override {}
+    void deliver(size_t index, const char *staged) override {
+        const auto [at, count] = results_of(drain_->pieces[index]);
         if (wants_order_) {
-            const auto *const places = reinterpret_cast<const uint32_t *>(from);
-            for (int64_t i = 0; i < count; ++i) drain.order[at + i] = base_ + int64_t(places[i]);
+            const auto *const places = reinterpret_cast<const uint32_t *>(staged);
+            for (int64_t i = 0; i < count; ++i) drain_->order[at + i] = base_ + int64_t(places[i]);
         } else {
-            std::memcpy(drain.out + at, from, size_t(count) * sizeof(Key));
+            std::memcpy(drain_->out + at, staged, size_t(count) * sizeof(Key));
         }
     }
 
-    // Return the index of a sorted bucket's first result, and of the one past its last.
-    std::pair<int64_t, int64_t> results_of(size_t bucket, OutputDrain &drain) const {
-        const Bucket<Key> &sorted = drain.buckets[bucket];
-        if (!spec_.distinct) return {sorted.first, sorted.first + sorted.results};
-        const std::lock_guard<std::mutex> lock(drain.mutex);
+    // Return the index of the first result of a piece whose bucket is sorted, and their number.
+    std::pair<int64_t, int64_t> results_of(const Piece &piece) {
+        const Bucket<Key> &bucket = drain_->buckets[piece.bucket];
+        if (!spec_.distinct) return {bucket.first + piece.begin, piece.count};
+        const std::lock_guard<std::mutex> lock(drain_->mutex);
         // A bucket's count is read here before its buffer, and num_selected, are used again.
-        std::vector<int64_t> &first = drain.first;
-        while (first.size() <= bucket + 1) {
+        std::vector<int64_t> &first = drain_->first;
+        while (first.size() <= piece.bucket + 1) {
             first.push_back(first.back() + int64_t(*num_selected_[(first.size() - 1) % Sorter::RESULTS]));
         }
-        return {first[bucket], first[bucket + 1]};
+        const int64_t at = first[piece.bucket] + piece.begin;
+        return {at, std::clamp<int64_t>(first[piece.bucket + 1] - at, 0, piece.count)};
     }
 
     // Return the runs of a row, each as long as fits.
@@ -403,6 +398,7 @@ class OutOfCoreSort {
     SortWorkspace workspace_;
     Sorter sorter_;
     const uint32_t *num_selected_[Sorter::RESULTS];
+    OutputDrain *drain_ = nullptr;
     int64_t base_ = 0;  // the place in its row of the first resident element
 };
 

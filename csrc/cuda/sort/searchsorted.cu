@@ -30,7 +30,7 @@ struct SortedPart {
     bool is_first;
 };
 
-enum Operand { VALUES, PLACES, SORTED };
+enum { VALUES, PLACES, SORTED };
 
 // Searches a part of the sorted array for all values. The part is uploaded once, unless it is
 // device-resident; the places in all parts add up.
@@ -38,7 +38,7 @@ template <class Order>
 class SearchsortedAlgorithm : public DeviceAlgorithm {
    public:
     SearchsortedAlgorithm(const Order &ordering, const Layout &layout, const SortedPart &part, bool right,
-                          const plan::Operands &operands, Call &call, const ExecutionContext &context)
+                          const Operands &operands, Call &call, const ExecutionContext &context)
         : DeviceAlgorithm(
               layout,
               operands.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
@@ -78,7 +78,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
     const Order ordering_;
     const SortedPart part_;
     const bool right_;
-    const plan::Operands &operands_;
+    const Operands &operands_;
     BroadcastBuffers broadcasts_;
     int64_t offset_ = 0;
 };
@@ -90,13 +90,12 @@ void find_positions(const SearchRequest &request, Call &call) {
     const Layout layout = Layout::contiguous(
         {{request.values, word_type(request.type.bytes)}, {request.places, PK_INT64}}, request.count);
     const int64_t item = request.type.bytes, word = sizeof(int64_t);
-    const plan::MemoryRange sorted(request.sorted, request.size * item, item, false);
-    plan::MemoryRange values(request.values, request.count * item, item, false);
+    const MemoryRange sorted(request.sorted, request.size * item, item, false);
+    MemoryRange values(request.values, request.count * item, item, false);
     // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
-    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, context);
+    const bool sorted_is_resident = request.size != 0 && all_resident({sorted}, context);
     values.may_upload_by_chunk = sorted_is_resident;
-    plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
-                            context);
+    Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call, context);
     with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t MIN_COUNT = 1 << 10;

@@ -77,7 +77,7 @@ class SortWorkspace {
     }
     char *d_memory() const { return buffer_->d_memory(); }
 
-    // Call body(slot, lane) on several threads, each with a slot of its own.
+    // Call body(slot) on several threads, each with a slot of its own.
     template <class Body>
     void on_slots(int64_t wanted, Body body) {
         const auto count = int64_t(lease_.slots().size());
@@ -86,8 +86,7 @@ class SortWorkspace {
             const int64_t index = arrived++;
             if (index >= count) return;
             const CurrentDevice current(device_);
-            TraceLane lane(call_);
-            body(*lease_.slots()[size_t(index)], lane);
+            body(*lease_.slots()[size_t(index)]);
         });
     }
 

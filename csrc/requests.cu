@@ -48,7 +48,7 @@ bool has_stop(const RequestList &list, int64_t buffer) {
 bool is_whole_on(int device, const pk_buffer &buffer) {
     const auto *const begin = reinterpret_cast<const char *>(buffer.address);
     const auto *const end = begin + buffer.bytes;
-    const std::vector<plan::ResidentBuffer *> resident = plan::ResidencyScope::overlapping(begin, end);
+    const std::vector<ResidentBuffer *> resident = ResidencyScope::overlapping(begin, end);
     return resident.empty() ||
            (resident.size() == 1 && resident[0]->device == device && resident[0]->contains(begin, end));
 }
@@ -102,7 +102,7 @@ class RequestBuffers::OnDevice {
 
     // Upload the buffers and make them resident, for the thread's calls until the scope ends.
     void begin() {
-        for (plan::ResidentBuffer *const each : resident_) each->sync_to_device(call_);
+        for (ResidentBuffer *const each : resident_) each->sync_to_device(call_);
         scope_.emplace();
         scope_->set_device(device_);
         scope_->set_stream(stream(), {device_buffers_.address(0), buffers_.front().bytes});
@@ -115,14 +115,14 @@ class RequestBuffers::OnDevice {
 
     // Wait for the calls, and return a value in host memory that the device has computed.
     const char *value_at(const char *address, int type) {
-        plan::ResidentBuffer *const resident =
-            plan::ResidencyScope::find(reinterpret_cast<uint64_t>(address));
+        ResidentBuffer *const resident = ResidencyScope::find(reinterpret_cast<uint64_t>(address));
         if (resident == nullptr || !resident->device_valid) return address;  // the host has computed it
         const char *const d_value = resident->device_address(address);
         const int64_t offset = d_value - run_stream_->d_pinned();
         const bool is_mapped = offset >= 0 && offset < run_stream_->pinned_bytes();
         if (!is_mapped)
-            PK_CUDA(cudaMemcpyAsync(value_, d_value, size_t(size_of(type)), cudaMemcpyDeviceToHost, stream()));
+            PK_CUDA(
+                cudaMemcpyAsync(value_, d_value, size_t(size_of(type)), cudaMemcpyDeviceToHost, stream()));
         PK_CUDA(cudaStreamSynchronize(stream()));
         operations_ = 0;
         return is_mapped ? run_stream_->pinned() + offset : value_;
@@ -139,7 +139,7 @@ class RequestBuffers::OnDevice {
     void finish() {
         // A request that cannot run on a device leaves its results in host memory.
         const auto sync_to_device = [&](const pk_buffer &each) {
-            plan::ResidentBuffer *const resident = plan::ResidencyScope::find(each.address);
+            ResidentBuffer *const resident = ResidencyScope::find(each.address);
             if (resident != nullptr && (each.flags & PK_BUFFER_DOWNLOAD) != 0)
                 resident->sync_to_device(call_);
         };
@@ -165,7 +165,7 @@ class RequestBuffers::OnDevice {
     // Make a buffer resident.
     void add(const pk_buffer &buffer, char *d_data) {
         if (buffer.bytes == 0) return;
-        plan::ResidentBuffer resident{};
+        ResidentBuffer resident{};
         resident.host = reinterpret_cast<char *>(buffer.address);
         resident.bytes = buffer.bytes;
         resident.intent = PK_RESIDENT_TEMPORARY;
@@ -185,7 +185,7 @@ class RequestBuffers::OnDevice {
         buffers[0].flags = PK_BUFFER_DOWNLOAD;
         for (int64_t i = 0; i < list.buffer_count; ++i) {
             const pk_buffer &buffer = list.buffers[i];
-            plan::ResidentBuffer *const resident = plan::ResidencyScope::find(buffer.address);
+            ResidentBuffer *const resident = ResidencyScope::find(buffer.address);
             if (resident == nullptr || buffer.bytes == 0) {
                 (buffer.bytes <= MAX_FOR_STOPS && has_stop(list, i) ? for_stops_ : buffers).push_back(buffer);
             } else if (resident->host_valid && (buffer.flags & PK_BUFFER_UPLOAD) != 0) {
@@ -203,7 +203,7 @@ class RequestBuffers::OnDevice {
     std::vector<unsigned> status_words_;
     // Resident ones whose values the list reads, and the host has; those in mapped memory, so that the host
     // reads the values of stops without a copy; and the others.
-    std::vector<plan::ResidentBuffer *> resident_;
+    std::vector<ResidentBuffer *> resident_;
     std::vector<pk_buffer> for_stops_;
     const std::vector<pk_buffer> buffers_;
     kernels::Buffers device_buffers_, mapped_buffers_;
@@ -211,7 +211,7 @@ class RequestBuffers::OnDevice {
     std::unique_ptr<kernels::RunStream> run_stream_;
     DeviceBuffer memory_;
     bool has_memory_ = false;
-    std::optional<plan::ResidencyScope> scope_;
+    std::optional<ResidencyScope> scope_;
     double operations_ = 0;  // enqueued since the host last waited
 };
 
@@ -245,8 +245,7 @@ const char *RequestBuffers::value_of(const pk_stop &stop) {
     const uint64_t address = list_.buffers[stop.buffer].address + uint64_t(stop.offset);
     const auto *const value = reinterpret_cast<const char *>(address);
     if (on_device_ != nullptr) return on_device_->value_at(value, stop.type);
-    if (plan::ResidentBuffer *const resident = plan::ResidencyScope::find(address))
-        resident->sync_to_host(call_);
+    if (ResidentBuffer *const resident = ResidencyScope::find(address)) resident->sync_to_host(call_);
     return value;
 }
 

@@ -323,9 +323,9 @@ void check_stops() {
 void check_resident() {
     for (const int64_t size : SIZES) {
         List list({BOTH, KEPT, DOWN}, size);
-        pk::plan::ResidencyScope scope;
+        pk::ResidencyScope scope;
         for (const int buffer : {0, 2}) {
-            pk::plan::ResidentBuffer resident{};
+            pk::ResidentBuffer resident{};
             resident.host = reinterpret_cast<char *>(list.arrays[size_t(buffer)].data());
             resident.bytes = size * 8;
             resident.intent = buffer == 0 ? PK_RESIDENT_INPUT : PK_RESIDENT_TEMPORARY;
@@ -341,7 +341,7 @@ void check_resident() {
         }
         pk::Call call(&list.options, &list.report);
         for (const int buffer : {0, 2})
-            pk::plan::ResidencyScope::find(reinterpret_cast<uint64_t>(list.arrays[size_t(buffer)].data()))
+            pk::ResidencyScope::find(reinterpret_cast<uint64_t>(list.arrays[size_t(buffer)].data()))
                 ->sync_to_host(call);
         EXPECT(list.holds(0, 1002) && list.holds(2, 1003));
     }

@@ -84,8 +84,4 @@ class ResidencyScope {
     std::map<const char *, ResidentBuffer> buffers_;  // by host address
 };
 
-namespace plan {
-using pk::ResidencyScope, pk::ResidentBuffer;
-}
-
 }  // namespace pk

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import pycudakit as pk
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute import plan_tree
+from pycudakit.fusing.memory import residency
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 NAMED = ("cpu", "cuda")  # under `auto`, NumPy may be faster
@@ -497,7 +498,11 @@ def test_random_programs_of_large_arrays(engine, lines, seeds):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @programs
 def test_random_programs_on_a_fake_gpu(small_gpu, lines, seeds):
-    check_program(lines, seeds, 500)
+    """Arrays stay on the GPU from segment to segment, or are copied with each."""
+    for min_resident_bytes in (1, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(residency, "MIN_RESIDENT_BYTES", min_resident_bytes)
+            check_program(lines, seeds, 500)
 
 
 def check_program(lines, seeds, size):

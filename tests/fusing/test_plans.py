@@ -768,7 +768,7 @@ def test_locals_that_an_expression_names(engine):
     for seed in range(5):
         x = numbers(100, seed=seed)
         np.testing.assert_allclose(fused(x, 1.5 + seed), np.sin(x) * (3 + 2 * seed) + 1, rtol=1e-14)
-    assert is_replayed()
+    assert is_replayed() or engine == "auto"  # NumPy may be faster
 
 
 def test_without_numpys_loops(engine, monkeypatch):

@@ -6,6 +6,7 @@ from helpers.benchmark_modules import load
 from helpers.nested import assert_parts
 
 import pycudakit as pk
+from pycudakit.fusing.memory import residency
 
 SOLVERS = load("solver_programs").SOLVERS
 
@@ -25,8 +26,11 @@ def test_calls_have_numpys_results(engine, request, body):
         assert "replayed" in pk.last_call().reason
 
 
+@pytest.mark.parametrize("min_resident_bytes", [1, 1 << 40])
 @pytest.mark.parametrize("body", SOLVERS, ids=lambda body: body.__name__)
-def test_a_fake_gpu_has_numpys_results(small_gpu, body):
+def test_a_fake_gpu_has_numpys_results(small_gpu, monkeypatch, body, min_resident_bytes):
+    """Arrays stay on the GPU from segment to segment, or are copied with each."""
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", min_resident_bytes)
     check(body)
 
 

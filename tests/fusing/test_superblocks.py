@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit.fusing.execute.plan import PlanRun
+from pycudakit.fusing.memory import residency
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 
@@ -97,6 +98,17 @@ def copied(arguments):
 @pytest.mark.parametrize("name", BODIES)
 def test_results_are_numpys(engine, name):
     """Of calls with other numbers of turns and other outcomes, also those that leave a superblock early."""
+    check(engine, name)
+
+
+@pytest.mark.parametrize("min_resident_bytes", [1, 1 << 40])
+@pytest.mark.parametrize("name", BODIES)
+def test_results_on_a_fake_gpu_are_numpys(small_gpu, monkeypatch, name, min_resident_bytes):
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", min_resident_bytes)
+    check("cuda", name)
+
+
+def check(engine, name):
     body, draw = BODIES[name]
     fused = pk.fuse(body)
     rng = np.random.default_rng(5)

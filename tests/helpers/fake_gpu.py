@@ -5,6 +5,7 @@ runs. So code that reads it without a download gets wrong values, as on a GPU. B
 counted.
 """
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -146,6 +147,11 @@ class FakeGpu:
 
     def _queued(self, name, function, arguments):
         """Run an entry with arrays "on the device", which are host memory as well."""
+        if name == "pk_run_requests":
+            count, address = number_of(arguments[7]), number_of(arguments[6])
+            buffers = _bytes_at(address, count * abi.BUFFER.itemsize).view(abi.BUFFER)
+            with self._copied_buffers(buffers):
+                return function(*arguments)
         if name not in _OPERANDS:
             return function(*arguments)
         at, count = _OPERANDS[name]
@@ -161,6 +167,24 @@ class FakeGpu:
             return function(*arguments)
         finally:
             table["flags"] |= device_flags
+
+    @contextlib.contextmanager
+    def _copied_buffers(self, buffers):
+        """Copy the buffers of a list that are not resident, as their flags say."""
+        kept = []
+        for buffer in buffers:
+            if not buffer["bytes"] or self._of(int(buffer["address"])) is not None:
+                continue
+            host = _bytes_at(int(buffer["address"]), int(buffer["bytes"]))
+            if not buffer["flags"] & abi.BUFFER_DOWNLOAD:
+                kept.append((host, host.copy()))
+            if not buffer["flags"] & abi.BUFFER_UPLOAD:
+                host[:] = _HIDDEN
+        try:
+            yield
+        finally:
+            for host, values in kept:
+                host[:] = values
 
     def _options(self, name, arguments):
         address = number_of(arguments[_OPTIONS.get(name, -2)])

@@ -115,7 +115,7 @@ class _Lowering:
         lowered = [
             _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
         ]
-        written = {argument for each in lowered for argument in each.written}
+        written = {index for each in lowered for index in each.written if index < len(self.extents)}
         calls = [segment.host_call for segment in segments if segment.host_call is not None]
         written |= {call.written for call in calls} - {-1}
         count = sum(len(segment.requests) for segment in segments)
@@ -171,12 +171,13 @@ class _SegmentLowering:
         self.new = [_new_array(memory.owner) for memory in live_out]
         self._number_bytes = self._lay_out_numbers(local)
         self._arena_bytes = self._lay_out_arena([each for each in local if each not in self._places])
+        live_in = set(self._live_in)
         self.written = sorted(
             {
-                request.arrays[row].buffer
+                self._places[memories[row]].buffer if row in memories else request.arrays[row].buffer
                 for request, memories in self._segment.requests
                 for row in request.written
-                if row not in memories
+                if row not in memories or memories[row] in live_in
             }
         )
 

@@ -139,7 +139,7 @@ class Plan(NamedTuple):
     arena_bytes: int
     constants: bytes
     number_bytes: int
-    written: list[int]  # the arguments that requests write to
+    written: list[int]  # the arguments of the plan that requests write to
     finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
     # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
     result: Any

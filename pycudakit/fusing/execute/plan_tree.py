@@ -65,6 +65,7 @@ class TreeNode(NamedTuple):
     runs: PlanRuns
     following: dict[Any, TreeNode]
     needs: frozenset[int]  # the arrays of earlier segments that this one or a later one reads
+    written: Sequence[int]  # the arguments that this one writes to
 
 
 class PlanTree:
@@ -150,7 +151,7 @@ class PlanTree:
                 later = (later - set(lowered.host_call.results)) | lowered.host_call.reads()
             needs = frozenset(lowered.live_in) | (later - set(lowered.live_out))
             runs = self._runs_of(lowered)
-            grown = TreeNode(lowered._replace(plan=runs.plan), runs, following, needs)
+            grown = TreeNode(lowered._replace(plan=runs.plan), runs, following, needs, lowered.written)
         assert grown is not None  # noqa: S101
         return grown
 
@@ -306,7 +307,7 @@ class _Replay:
         NotImplemented means that the call must be traced.
         """
         lowered, live = node.lowered, self.live
-        self._save(lowered.written)
+        self._save(node.written)
         earlier = [live[serial] for serial in lowered.live_in]
         run = node.runs.take()
         buffers = run.compute(

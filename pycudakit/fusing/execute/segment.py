@@ -24,9 +24,12 @@ class LoweredSegment(NamedTuple):
 
     @property
     def written(self) -> Sequence[int]:
-        """The arguments that requests, or the host call, write to."""
-        call = self.host_call
-        return self.plan.written if call is None or call.written < 0 else [*self.plan.written, call.written]
+        """The arguments of the call that requests, or the host call, write to."""
+        arguments = len(self.plan.arguments) - len(self.live_in)
+        written = [index for index in self.plan.written if index < arguments]
+        if self.host_call is not None and self.host_call.written >= 0:
+            written.append(self.host_call.written)
+        return written
 
     @property
     def is_last(self) -> bool:

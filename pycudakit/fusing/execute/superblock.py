@@ -151,7 +151,7 @@ class _Joined:
             calls.append(index)
         self._order += [calls[index] for index in plan.order]
         self._arena_bytes = max(self._arena_bytes, plan.arena_bytes)
-        self._written.update(plan.written)
+        self._written.update(segment.written)
 
     def _new_array(self, new: NewArray) -> int:
         free = self._free.get(new)

@@ -87,7 +87,7 @@ class PlanTree:
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
         self._superblock: _SuperblockRuns | None = None
-        self._joined_segments = MIN_SEGMENTS - 1
+        self._longest_path = 1
         self.has_missed = False  # the path of the last call is not in the tree
 
     @property
@@ -133,7 +133,7 @@ class PlanTree:
         self.paths += node is None
 
     def _set_root(self, root: TreeNode) -> None:
-        self.root, self._superblock, self._joined_segments = root, None, MIN_SEGMENTS - 1
+        self.root, self._superblock, self._longest_path = root, None, 1
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
@@ -265,11 +265,13 @@ class PlanTree:
                 call.restore_arguments()
 
     def _learn(self, path: Sequence[TreeNode]) -> None:
-        """Make a superblock of the path of a call if it has more segments than earlier ones."""
-        segments = joinable([node.lowered for node in path])
-        if len(segments) <= self._joined_segments or path[0] is not self.root:
+        """Make a superblock of the path of a call if it is longer than those of earlier calls."""
+        if len(path) <= self._longest_path or path[0] is not self.root:
             return
-        self._joined_segments = len(segments)
+        self._longest_path = len(path)
+        segments = joinable([node.lowered for node in path])
+        if len(segments) < MIN_SEGMENTS:
+            return
         nodes = path[: len(segments)]
         outcomes = [_outcome_of(node, after) for node, after in itertools.pairwise(nodes)]
         superblock = join(segments, outcomes, [node.needs for node in nodes])

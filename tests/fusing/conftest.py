@@ -7,6 +7,7 @@ from helpers import replayed, row_tiles
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
+from pycudakit.fusing import host_replay
 from pycudakit.fusing.memory.residency import ResidencyScope
 
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
@@ -30,6 +31,19 @@ def engine(request):
         else:
             patch.setattr(ResidencyScope, "is_open", True)
         yield "cpu"
+
+
+_SIGNATURE_OF, _IS_OPEN = host_replay.signature_of, ResidencyScope.is_open
+
+
+@pytest.fixture(autouse=True)
+def _is_of_no_engine(request):
+    """Undo the patches of an engine that is set up for the session, for tests of no engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "engine" not in request.fixturenames:
+            patch.setattr(host_replay, "signature_of", _SIGNATURE_OF)
+            patch.setattr(ResidencyScope, "is_open", _IS_OPEN)
+        yield
 
 
 @pytest.fixture

@@ -652,16 +652,16 @@ typedef struct pk_stop {
  * call_count calls, of requests[order[0]], requests[order[1]] and so on: one request may be called many
  * times. The results are those of the same calls one after the other. *completed is the number of calls.
  *
- * The list ends early, with PK_OK, after a call of which a stop is met: so a loop runs until its condition
+ * The list ends early, with PK_OK, after a call one of whose stops is met: so a loop runs until its condition
  * changes. Stops are in the order of their calls; a call may have several.
  *
  * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
- * requests there without waiting in between, but for stops, and copies results back at the end. So a buffer
- * from which a request reads before one has written there is PK_BUFFER_UPLOAD, and one that the caller reads
- * is PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined unless it is uploaded, too,
- * and so are all bytes of other buffers. Buffers that are resident in a scope of the caller's stay on the
- * device. With several devices, without room on the device, and with a PK_REQUEST_LOOP, each request runs as
- * a call of its own. The CPU library uses the buffers in place.
+ * requests there without waiting in between, but for stops and in very long lists, and copies results back
+ * at the end. So a buffer from which a request reads before one has written there must be PK_BUFFER_UPLOAD,
+ * and one that the caller reads PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined
+ * unless it is uploaded, too, and so are all bytes of other buffers. Buffers that are resident in a scope of
+ * the caller's stay on the device. With several devices, without room on the device, and with a
+ * PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in place.
  *
  * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or
  * until the list is the least recently used of too many. The next call with this key has the same requests,

@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t MAX_MAPPED_CALLS = 4;
 // The host waits whenever so many operations are enqueued, some 20 ms of work, so that a list can be stopped.
 constexpr double SLICE_OPERATIONS = 8e9;
-// The most bytes of a buffer that stays in pinned memory because the host reads the value of a stop there.
+// The most bytes of a buffer that is in pinned memory because a stop reads it; of others, values are copied.
 constexpr int64_t MAX_FOR_STOPS = 64 << 10;
 
 double operations_of(const pk_request &request) {
@@ -45,7 +45,7 @@ bool has_stop(const RequestList &list, int64_t buffer) {
 }
 
 // Return true unless only a part of a buffer is resident, or another device has it.
-bool is_whole_on(int device, const pk_buffer &buffer) {
+bool can_be_used_on(int device, const pk_buffer &buffer) {
     const auto *const begin = reinterpret_cast<const char *>(buffer.address);
     const auto *const end = begin + buffer.bytes;
     const std::vector<ResidentBuffer *> resident = ResidencyScope::overlapping(begin, end);
@@ -55,7 +55,7 @@ bool is_whole_on(int device, const pk_buffer &buffer) {
 
 }  // namespace
 
-// Enqueuing a launch takes longer than checking its arguments.
+// Nothing is prepared on a GPU: the checks that this would save are short beside a launch.
 std::unique_ptr<PreparedRequest> prepare(const pk_request &) { return nullptr; }
 
 class RequestBuffers::OnDevice {
@@ -89,7 +89,7 @@ class RequestBuffers::OnDevice {
 
     ~OnDevice() {
         if (scope_) {
-            (void)cudaStreamSynchronize(stream());  // an error follows one that is reported
+            (void)cudaStreamSynchronize(stream());  // an earlier failure is being reported
             scope_.reset();
         }
         memory_.free(stream());
@@ -137,7 +137,8 @@ class RequestBuffers::OnDevice {
     }
 
     void finish() {
-        // A request that cannot run on a device leaves its results in host memory.
+        // A request that cannot run on a device leaves its results in host memory, which the download of the
+        // device's copy would overwrite.
         const auto sync_to_device = [&](const pk_buffer &each) {
             ResidentBuffer *const resident = ResidencyScope::find(each.address);
             if (resident != nullptr && (each.flags & PK_BUFFER_DOWNLOAD) != 0)
@@ -201,11 +202,11 @@ class RequestBuffers::OnDevice {
     const int device_;
     const CurrentDevice current_;
     std::vector<unsigned> status_words_;
-    // Resident ones whose values the list reads, and the host has; those in mapped memory, so that the host
-    // reads the values of stops without a copy; and the others.
+    // The buffers that were resident before, whose values on the host the list reads.
     std::vector<ResidentBuffer *> resident_;
+    // Those that stops read: they are in mapped memory, which the host reads without a copy.
     std::vector<pk_buffer> for_stops_;
-    const std::vector<pk_buffer> buffers_;
+    const std::vector<pk_buffer> buffers_;  // the status words, and all other buffers
     kernels::Buffers device_buffers_, mapped_buffers_;
     char value_[8];
     std::unique_ptr<kernels::RunStream> run_stream_;
@@ -221,7 +222,7 @@ RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list
         std::any_of(list.requests, list.requests + list.request_count, is_loop))
         return;
     const int device = devices_of(call).front();
-    const auto is_usable = [&](const pk_buffer &each) { return is_whole_on(device, each); };
+    const auto is_usable = [&](const pk_buffer &each) { return can_be_used_on(device, each); };
     if (!std::all_of(list.buffers, list.buffers + list.buffer_count, is_usable)) return;
     try {
         on_device_ = std::make_unique<OnDevice>(list, call);

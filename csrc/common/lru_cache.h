@@ -30,14 +30,14 @@ struct HashKey {
 };
 
 // The sizes of the values, by SizeOf, add up to at most `capacity`. A forked child begins with an empty
-// cache, because its parent's may have been in use. Never destroyed: calls may outlive the process's exit,
-// and at that time the driver may be gone. Values are destroyed while no lock is held, since that may wait
+// cache, because its parent's may have been in use. Never destroyed: calls may still run while the process
+// exits, and the driver may be gone by then. Values are destroyed while no lock is held, since that may wait
 // for a device.
 template <class Key, class Value, size_t capacity, class SizeOf = CountOne>
 class LruCache {
    public:
-    // Returns a copy of a key's value, or else of the one that load() returns, which one thread at a time
-    // calls. Other values are found meanwhile.
+    // Returns a copy of a key's value, or else of the one that load() returns. One thread at a time loads;
+    // cached values can be read meanwhile.
     template <class Load>
     static Value get(const Key &key, Load load) {
         if (Value cached = find(key)) return cached;
@@ -93,7 +93,8 @@ class LruCache {
     };
 
     static Contents &locked_contents() {
-        // As hold_over_forks() does: GCC 12 does not compile its template arguments in a template.
+        // This is hold_over_forks() (call/forks.h) by hand: GCC 12 rejects static members of a template as
+        // its template arguments.
         static const int registered = pthread_atfork(
             [] {
                 loading_mutex.lock();

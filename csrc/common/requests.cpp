@@ -1,4 +1,4 @@
-// pk_run_requests: calls of entries that are data, one after the other.
+// pk_run_requests: calls of the library's functions that are described by data, one after the other.
 #include "common/requests.h"
 
 #include <algorithm>
@@ -58,12 +58,12 @@ int32_t call_entry(const pk_request &request, const pk_options *options, pk_repo
     }
 }
 
-// A place for a prepared request, and the request that it was prepared from.
+// A prepared request, if there is one, and the request that it was prepared from.
 struct Preparation {
     pk_request request{};
     std::unique_ptr<PreparedRequest> prepared;
 
-    bool is_of(const pk_request &other) const {
+    bool was_prepared_from(const pk_request &other) const {
         return prepared != nullptr && request.entry == other.entry &&
                std::equal(std::begin(request.arguments), std::end(request.arguments), other.arguments);
     }
@@ -106,7 +106,7 @@ class RequestCaller {
           shall_prepare_(size_t(list.request_count), is_cached_) {
         if (is_cached_) {
             preparations_ = ListCache::take({list.key[0], list.key[1]});
-        } else if (list.call_count > list.request_count) {
+        } else {
             std::vector<char> is_called(shall_prepare_.size(), 0);
             for (int64_t i = 0; i < list.call_count; ++i) {
                 const auto index = size_t(list.order[i]);
@@ -117,7 +117,7 @@ class RequestCaller {
         preparations_.resize(shall_prepare_.size());
         for (size_t i = 0; i < preparations_.size(); ++i) {
             Preparation &each = preparations_[i];
-            if (!each.is_of(list.requests[i]) || !each.prepared->rebind()) each.prepared.reset();
+            if (!each.was_prepared_from(list.requests[i]) || !each.prepared->rebind()) each.prepared.reset();
         }
     }
 
@@ -130,7 +130,7 @@ class RequestCaller {
             preparation.request = request;
             const int32_t status = guarded([&] { prepared = prepare(request); });
             if (status != PK_OK) return status;
-            shall_prepare = prepared != nullptr;
+            shall_prepare = prepared != nullptr;  // unless the engine has nothing to prepare
         }
         if (prepared == nullptr) return call_entry(request, options, report);
         return guarded([&] {
@@ -186,16 +186,17 @@ void check_buffers(const RequestList &list) {
     }
 }
 
-void check(const pk_stop &stop, int64_t earlier_call, const RequestList &list) {
+void check_stop(const pk_stop &stop, int64_t earlier_call, const RequestList &list) {
     require(stop.call >= earlier_call && stop.call < list.call_count,
             "the call of a stop is not in the list, or before that of an earlier stop");
-    require(stop.kind >= PK_STOP_IF_FALSE && stop.kind <= PK_STOP_IF_NOT_FINITE, "a stop has no such kind");
+    require(stop.kind >= PK_STOP_IF_FALSE && stop.kind <= PK_STOP_IF_NOT_FINITE,
+            "the kind of a stop is unknown");
     const bool is_float = stop.type >= PK_FLOAT16 && stop.type <= PK_FLOAT64;
     require(stop.kind == PK_STOP_IF_NOT_FINITE ? is_float : stop.type == PK_BOOL,
-            "the value of a stop is a PK_BOOL, or a float if it is to be finite");
-    require(stop.buffer >= 0 && stop.buffer < list.buffer_count, "a stop names a buffer that there is not");
-    const int64_t bytes = list.buffers[stop.buffer].bytes - size_of(stop.type);
-    require(stop.offset >= 0 && stop.offset <= bytes, "the value of a stop is not in its buffer");
+            "the value of a stop must be a PK_BOOL, or a float if it is to be finite");
+    require(stop.buffer >= 0 && stop.buffer < list.buffer_count, "a stop names a buffer that does not exist");
+    const int64_t last_offset = list.buffers[stop.buffer].bytes - size_of(stop.type);
+    require(stop.offset >= 0 && stop.offset <= last_offset, "the value of a stop is not in its buffer");
 }
 
 void check(const RequestList &list, const int64_t *completed, const pk_options *options,
@@ -223,7 +224,7 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
                 "order names a request that there is not");
     }
     for (int64_t i = 0; i < list.stop_count; ++i)
-        check(list.stops[i], i == 0 ? 0 : list.stops[i - 1].call, list);
+        check_stop(list.stops[i], i == 0 ? 0 : list.stops[i - 1].call, list);
     for (int64_t i = 0; i < list.binding_count; ++i) {
         const pk_binding &binding = list.bindings[i];
         require(binding.word != 0, "the word of a binding is a null pointer");
@@ -301,8 +302,8 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
             pk::add(sum, own);
             ++*completed;
             list_call.advance(1);
-            for (; stop != end && stop->call == i; ++stop)
-                is_stopped |= pk::is_met(*stop, request_buffers.value_of(*stop));
+            for (; stop != end && stop->call == i && !is_stopped; ++stop)
+                is_stopped = pk::is_met(*stop, request_buffers.value_of(*stop));
         }
         request_buffers.finish();
         list_call.end();

@@ -1,5 +1,5 @@
-// Lists of requests (pk_run_requests): their arguments, and the parts that each library defines: prepared
-// requests (on the CPU) and buffers (on a GPU).
+// Lists of requests (pk_run_requests): their arguments, and the parts that each library defines. Prepared
+// requests matter on the CPU, buffers on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct RequestList {
     int64_t buffer_count;
     const pk_stop *stops;
     int64_t stop_count;
-    const uint64_t *key;  // null, or two words, which are 0 for none
+    const uint64_t *key;  // two words; null, or {0, 0}: the list is not cached
 };
 
 // The arguments of a request by name. Those that its entry does not take are null or 0, but for the
@@ -55,7 +55,8 @@ class PreparedRequest {
     virtual ~PreparedRequest() = default;
     virtual int64_t elements() const = 0;
     virtual void run(Call &call) = 0;
-    // Adopts the present addresses of the operands. Returns false if the request must be prepared again.
+    // Adopts the present addresses of the operands. Returns false if the request must be prepared again: this
+    // one is then of no use.
     virtual bool rebind() = 0;
 };
 
@@ -66,8 +67,8 @@ class OperandAddresses {
         for (int64_t i = 0; i < count; ++i) addresses_.push_back(operands[i].address);
     }
 
-    // Calls move(operand, bytes) for each operand whose address has changed. Returns false if one is null, or
-    // is aligned otherwise.
+    // Calls move(operand, bytes) for each operand whose address has changed. Returns false if a new address
+    // is null, or has another alignment.
     template <class Move>
     bool rebind(Move move) {
         for (size_t i = 0; i < addresses_.size(); ++i) {
@@ -80,7 +81,7 @@ class OperandAddresses {
     }
 
    private:
-    static constexpr uint64_t ALIGNMENT = 8;  // the largest of an element
+    static constexpr uint64_t ALIGNMENT = 8;  // the largest alignment of an element type
     const pk_operand *const operands_;
     std::vector<uint64_t> addresses_;
 };
@@ -100,7 +101,8 @@ class RequestBuffers {
     RequestBuffers(const RequestBuffers &) = delete;
     RequestBuffers &operator=(const RequestBuffers &) = delete;
 
-    // To be called after each call of a request. It may wait for the device.
+    // To be called after each call of a request. It waits for the device now and then, so that long lists can
+    // be interrupted.
     void after_call(const pk_request &request);
     // Returns the value of a stop as the calls so far have left it, after waiting for them.
     const char *value_of(const pk_stop &stop);

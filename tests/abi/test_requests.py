@@ -298,10 +298,10 @@ STOP = (1, 2, 0, F64, abi.STOP_IF_NOT_FINITE)
 REFUSED |= {
     "the call of a stop is not in the list, or before": _stops(STOP, (0, *STOP[1:])),
     "the call of a stop is not in the list": _stops((2, *STOP[1:])),
-    "a stop has no such kind": _stops((*STOP[:4], 3)),
-    "the value of a stop is a PK_BOOL, or a float": _stops((*STOP[:4], abi.STOP_IF_TRUE)),
+    "the kind of a stop is unknown": _stops((*STOP[:4], 3)),
+    "the value of a stop must be a PK_BOOL, or a float": _stops((*STOP[:4], abi.STOP_IF_TRUE)),
     "or a float if it is to be finite": _stops((*STOP[:3], 0, abi.STOP_IF_NOT_FINITE)),
-    "a stop names a buffer that there is not": _stops((1, 3, *STOP[2:])),
+    "a stop names a buffer that does not exist": _stops((1, 3, *STOP[2:])),
     "the value of a stop is not in its buffer": _stops((1, 2, 1, *STOP[3:])),
 }
 

@@ -140,7 +140,8 @@ class Plan(NamedTuple):
     constants: bytes
     number_bytes: int
     written: list[int]  # the arguments of the plan that requests write to
-    finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
+    # Results of reductions, and their numbers of elements: unless all are finite, the call may have to warn.
+    finite: list[tuple[Place, DType, int]]
     # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
     result: Any
     condition: Number | None = None  # of the branch that the plan ends with
@@ -163,14 +164,14 @@ class DeviceCopies:
     def __init__(self) -> None:
         self.scope = ResidencyScope()
         self._arrays: dict[int, Any] = {}  # by their lowest address; kept alive, so that no other gets it
-        self._arguments: list[int] = []
+        self._inputs: list[int] = []  # arguments and constants
 
     def add(self, address: int, size: int, intent: int, array: Any) -> None:
         """Keep the copy of an array on the device, if it is not small and there is room."""
         if address not in self._arrays and size and self.scope.make_resident(address, size, intent):
             self._arrays[address] = array
             if intent == INPUT:
-                self._arguments.append(address)
+                self._inputs.append(address)
 
     def drop(self, address: int) -> None:
         """Forget an array that no segment reads any more."""
@@ -184,7 +185,7 @@ class DeviceCopies:
 
     def sync_arguments(self) -> None:
         """Download the arguments that were written to."""
-        for address in self._arguments:
+        for address in self._inputs:
             self.scope.sync_to_host(address)
 
 
@@ -209,7 +210,7 @@ class PlanRun(NativeCall):
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
         self._stops = self._table_of_stops()
-        self._key = np.array([next(_keys), 0], np.uint64)  # under which the library keeps its preparation
+        self._key = np.array([next(_keys), 0], np.uint64)  # of the prepared requests in the library's cache
         self._completed = ctypes.c_int64()
         self._reason, self._choice = "", EngineChoice(plan.function, plan.engine, "")
         own = self._own[NUMBERS]
@@ -338,9 +339,8 @@ class PlanRun(NativeCall):
     def _run_on_cuda(self, choice: EngineChoice) -> int:
         flags = self.run_unobserved(choice)
         self._runs += 1
-        if (
-            self._runs & (self._runs - 1) == 0
-        ):  # 1, 2, 4, 8, ...: most kernels are requested by the first runs
+        # After 1, 2, 4, 8, ... runs, since the first ones request most kernels.
+        if self._runs & (self._runs - 1) == 0:
             compile_requested(loader.library("cuda"))
         return flags
 
@@ -421,7 +421,7 @@ def _buffers_in(result: Any) -> set[int]:
 def _ignores_errors(flags: int) -> bool:
     """Return True if `np.errstate` ignores all errors that the flags, or infinite results, stand for.
 
-    NumPy raises for negative integer powers whatever it says.
+    NumPy raises for negative integer powers under any `np.errstate`.
     """
     state = np.geterr()
     is_quiet = state["divide"] == state["over"] == state["invalid"] == "ignore"

@@ -3,15 +3,14 @@
 A captured call is a path of segments. A segment is a plan without branches, which ends with a condition or
 with a host call. The paths of one signature share the segments up to their first different outcome, so they
 are a prefix tree by outcomes. A replay runs a segment, reads its condition or makes its host call, and goes
-on with the segment for that outcome. There are no loops in a tree: a `while` of other turns is another path.
-A call without branches and host calls has a tree of one segment. The first segments of the longest call are
-run as a superblock.
+on with the segment for that outcome. There are no loops in a tree: another number of iterations is another
+path. A call without branches and host calls has a tree of one segment. The first segments of the longest call
+are run as a superblock.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +27,11 @@ from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.execute.segment import LoweredSegment
-from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, join, joinable
+from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, join, joinable_beginning
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import owner_of
 
-_MAX_IDLE = 2  # runs of one plan
+_MAX_IDLE = 2  # runs of one plan: calls of two threads
 # Arrays, and bytes of each, that the next segments or calls reuse: fresh memory costs page faults.
 _MAX_FREE, _MAX_FREE_BYTES = 4, allocator.MIN_BYTES
 
@@ -87,7 +86,7 @@ class PlanTree:
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
         self._superblock: _SuperblockRuns | None = None
-        self._longest_path = 1
+        self._longest_path = 0
         self.has_missed = False  # the path of the last call is not in the tree
 
     @property
@@ -115,12 +114,14 @@ class PlanTree:
         """Add the path of a call.
 
         If its segments have other requests than those of the tree with the same outcomes, the schedule
-        depends on more than the signature; then it is the only path.
+        depends on more than the signature; then the tree is replaced by this path.
         """
         self.breaks = tuple(dict.fromkeys([*self.breaks, *breaks]))
         node: TreeNode | None = self.root
+        is_known = True
         for lowered in path:
             if node is None:
+                is_known = False
                 break
             is_same = node.lowered.identity == lowered.identity
             # A path of the tree may need an array that this one was not lowered to keep.
@@ -130,10 +131,10 @@ class PlanTree:
                 return
             node = node.following.get(lowered.outcome)
         self._set_root(self._grown(self.root, path))
-        self.paths += node is None
+        self.paths += not is_known
 
     def _set_root(self, root: TreeNode) -> None:
-        self.root, self._superblock, self._longest_path = root, None, 1
+        self.root, self._superblock, self._longest_path = root, None, 0
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
@@ -157,7 +158,8 @@ class PlanTree:
 
     def _runs_of(self, lowered: LoweredSegment) -> PlanRuns:
         """Return the runs of a plan. Equal plans, such as those of the turns of a loop, share them."""
-        key = object() if lowered.is_last else lowered.plan.key()  # the key of a plan lacks its result
+        # A plan with a result is not shared: its key lacks that.
+        key = object() if lowered.is_last else lowered.plan.key()
         runs = self._runs.get(key)
         if runs is None:
             runs = self._runs[key] = PlanRuns(lowered.plan)
@@ -234,18 +236,18 @@ class PlanTree:
     ) -> Any:
         call = _Replay(self, arguments, addresses, reason, copies)
         node: TreeNode | None = self.root
-        path: list[TreeNode] = []
+        path: list[_Step] = []
         has_succeeded = False
         try:
             superblock = self._superblock
             if superblock is not None:
-                ended = call.run_superblock(superblock)
-                if ended is None:
+                last = call.run_superblock(superblock)
+                if last is None:
                     return NotImplemented
-                path += superblock.nodes[: ended[0] + 1]
-                node = call.next_node(path[-1], ended[1])
+                path += superblock.steps[: last.place]
+                path.append(last.step)
+                node = call.next_node(*last.step)
             while node is not None:
-                path.append(node)
                 outcome = call.run_segment(node)
                 if outcome is NotImplemented:
                     return outcome
@@ -257,6 +259,7 @@ class PlanTree:
                     outcome = _call_on_host(node.lowered.host_call, arguments, call.live, numpy_seconds)
                     if outcome is None:
                         return NotImplemented
+                path.append(_Step(node, outcome))
                 node = call.next_node(node, outcome)
             self.has_missed = True
             return NotImplemented
@@ -264,27 +267,43 @@ class PlanTree:
             if not has_succeeded:  # also after an interrupt
                 call.restore_arguments()
 
-    def _learn(self, path: Sequence[TreeNode]) -> None:
-        """Make a superblock of the path of a call if it is longer than those of earlier calls."""
-        if len(path) <= self._longest_path or path[0] is not self.root:
+    def _learn(self, path: Sequence[_Step]) -> None:
+        """Make a superblock of the path of a call, but for its end, if it is longer than those before."""
+        if (
+            len(path) <= self._longest_path or path[0].node is not self.root
+        ):  # another thread has grown the tree
             return
         self._longest_path = len(path)
-        segments = joinable([node.lowered for node in path])
+        segments = joinable_beginning(step.node.lowered for step in path)
         if len(segments) < MIN_SEGMENTS:
             return
-        nodes = path[: len(segments)]
-        outcomes = [_outcome_of(node, after) for node, after in itertools.pairwise(nodes)]
-        superblock = join(segments, outcomes, [node.needs for node in nodes])
+        steps = path[: len(segments)]
+        outcomes = [step.outcome for step in steps[:-1]]
+        superblock = join(segments, outcomes, [step.node.needs for step in steps])
         if superblock is not None:
-            self._superblock = _SuperblockRuns(superblock, nodes, PlanRuns(superblock.plan))
+            self._superblock = _SuperblockRuns(superblock, steps, PlanRuns(superblock.plan))
+
+
+class _Step(NamedTuple):
+    """A segment on the path of a call, and the outcome there."""
+
+    node: TreeNode
+    outcome: Any
 
 
 class _SuperblockRuns(NamedTuple):
-    """A superblock, the nodes of its segments, and its runs."""
+    """A superblock, the path that it is made of, and its runs."""
 
     superblock: Superblock
-    nodes: Sequence[TreeNode]
+    steps: Sequence[_Step]
     runs: PlanRuns
+
+
+class _LastStep(NamedTuple):
+    """The step of a superblock's path at which a run has ended."""
+
+    place: int  # on the path
+    step: _Step
 
 
 class _Replay:
@@ -330,26 +349,26 @@ class _Replay:
         node.runs.give_back(run)
         return outcome
 
-    def run_superblock(self, superblock: _SuperblockRuns) -> tuple[int, bool] | None:
-        """Run segments; return the index of the last one, and its outcome. None: the call must be traced."""
+    def run_superblock(self, superblock: _SuperblockRuns) -> _LastStep | None:
+        """Run segments; return the step at which the run has ended, or None: the call must be traced."""
         block = superblock.superblock
         self._save(block.plan.written)
         run = superblock.runs.take()
-        buffers = run.compute(
-            *(self._arguments, self._addresses, self._reason, self._tree.allocate, self._copies)
-        )
-        ended = None
+        allocate = self._tree.allocate
+        buffers = run.compute(self._arguments, self._addresses, self._reason, allocate, self._copies)
+        last = None
         if buffers is not None:
-            at = block.exit_of(run)
-            left = block.exits[at]
+            place = block.exit_of(run)
+            left = block.exits[place]
             if run.are_finite(left.finite):
-                ended = at, bool(run.value(left.condition))
+                outcome = bool(run.value(left.condition))
+                last = _LastStep(place, _Step(superblock.steps[place].node, outcome))
             new = buffers[len(self._arguments) :]
             self.live.update({serial: new[index] for serial, index in left.live.items()})
             for index in set(range(len(new))).difference(left.live.values()):
                 self._recycle(new[index])
         superblock.runs.give_back(run)
-        return ended
+        return last
 
     def next_node(self, node: TreeNode, outcome: Any) -> TreeNode | None:
         """Return the segment that follows an outcome, and drop the arrays that it needs no more."""
@@ -372,11 +391,6 @@ class _Replay:
     def _recycle(self, array: Array) -> None:
         if not self._tree.recycle(array) and self._copies is not None:
             self._copies.drop(address_of(array))
-
-
-def _outcome_of(node: TreeNode, following: TreeNode) -> bool:
-    """Return the outcome of a condition that leads to a node."""
-    return bool(next(outcome for outcome, each in node.following.items() if each is following))
 
 
 def _call_on_host(

@@ -1,8 +1,8 @@
 """Superblocks: the segments on a path of a tree of plans, as one plan that may be left after each of them.
 
-In a superblock (Hwu et al., 1993) a program is entered at the begin and left at any of several exits. Here
-the requests of the segments are one list, and stops end it after a segment whose condition has another
-outcome than on the path. So all turns of a `while` loop take one call of the C library.
+In a superblock (Hwu et al., 1993) a program is entered at the beginning and left at any of several exits.
+Here the requests of the segments are one list, and stops end it after a segment whose condition has another
+outcome than on the path. So all iterations of a `while` loop take one call of the C library.
 """
 
 from __future__ import annotations
@@ -32,23 +32,26 @@ from pycudakit.fusing.execute.plan import (
 from pycudakit.fusing.execute.segment import LoweredSegment
 
 MIN_SEGMENTS = 2
-_MAX_REQUESTS, _MAX_FINITE = 4096, 8
+_MAX_REQUESTS = 4096
+_MAX_FINITE = 8  # numbers of a segment that must be finite
 _BOOL = np.dtype(np.bool_)
 
 
 class Exit(NamedTuple):
     """The end of a segment, at which a run may end."""
 
-    calls: int  # from the begin up to here
+    calls: int  # from the beginning up to here
     condition: Number
-    finite: list[Number]
-    live: dict[int, int]  # the arrays that later segments may read: new arrays, by serial number
+    finite: list[Number]  # that must be finite, or the call is traced to warn
+    # The arrays that later segments may read: by serial number, their indices among the plan's new arrays.
+    live: dict[int, int]
 
     def stops(self, outcome: bool) -> list[Stop]:
         """Return the stops that end the run here unless the condition has this outcome."""
         kind = abi.STOP_IF_FALSE if outcome else abi.STOP_IF_TRUE
-        is_other = Stop(self.calls - 1, kind, self.condition)
-        return [is_other, *(Stop(self.calls - 1, abi.STOP_IF_NOT_FINITE, each) for each in self.finite)]
+        last = self.calls - 1
+        not_finite = [Stop(last, abi.STOP_IF_NOT_FINITE, each) for each in self.finite]
+        return [Stop(last, kind, self.condition), *not_finite]
 
 
 class Superblock(NamedTuple):
@@ -62,8 +65,8 @@ class Superblock(NamedTuple):
         return bisect.bisect_left([each.calls for each in self.exits], run.completed)
 
 
-def joinable(path: Iterable[LoweredSegment]) -> list[LoweredSegment]:
-    """Return the segments at the begin of a path that a superblock can have."""
+def joinable_beginning(path: Iterable[LoweredSegment]) -> list[LoweredSegment]:
+    """Return the segments at the beginning of a path that a superblock can have."""
     return list(itertools.takewhile(_is_joinable, path))
 
 
@@ -88,7 +91,7 @@ def join(
     The outcomes are those of all segments but the last. `needs` are, for each segment, the arrays of earlier
     ones that it or a later one reads.
     """
-    joined = _Joined(path[0].plan)
+    joined = _SuperblockPlan(path[0].plan)
     exits: list[Exit] = []
     stops: list[Stop] = []
     for segment, needed in zip(path, needs, strict=True):
@@ -96,14 +99,14 @@ def join(
             stops += exits[-1].stops(outcomes[len(exits) - 1])
         joined.free_all_but(needed)
         joined.add(segment)
-        exits.append(joined.exit_of(segment.plan))
+        exits.append(joined.exit_after(segment.plan))
         if len(joined.requests) > _MAX_REQUESTS:
             return None
     return Superblock(joined.plan(stops), exits)
 
 
-class _Joined:
-    """The parts of a plan to which segments are added."""
+class _SuperblockPlan:
+    """The parts of a superblock's plan, to which segments are added."""
 
     def __init__(self, first: Plan) -> None:
         self._first = first
@@ -119,7 +122,7 @@ class _Joined:
         self._written: set[int] = set()
 
     def free_all_but(self, needed: frozenset[int]) -> None:
-        """Reuse the arrays that no later segment reads."""
+        """Give the memory of arrays that no later segment reads to later new arrays."""
         for serial in self._live.keys() - needed:
             index = self._live.pop(serial)
             self._free.setdefault(self._new[index], []).append(index)
@@ -130,20 +133,20 @@ class _Joined:
         live_in = [self._live[serial] for serial in segment.live_in]
         live_out = [self._new_array(new) for new in plan.new]
         self._live.update(zip(segment.live_out, live_out, strict=True))
-        arguments = len(self._first.arguments)
-        indices = [*range(arguments), *(arguments + index for index in (*live_in, *live_out))]
+        count = len(self._first.arguments)
+        buffers = [*range(count), *(count + index for index in (*live_in, *live_out))]
         offsets = self._offsets_of(plan)
 
         def moved(place: Place) -> Place:
             buffer, offset = place
             if buffer >= 0:
-                return Place(indices[buffer], offset)
-            return Place(buffer, offset + offsets.get(buffer, 0))
+                return Place(buffers[buffer], offset)
+            return Place(buffer, offset + offsets[buffer])
 
         calls: list[int] = []
         for request in plan.requests:
             places = {row: moved(place) for row, place in request.places.items()}
-            # The turns of a loop have the same requests; the plan keeps them, and so their ids.
+            # A tree has one plan for the iterations of a loop, and it keeps the requests, so that ids differ.
             key = id(request), tuple(places.items())
             index = self._indices.setdefault(key, len(self.requests))
             if index == len(self.requests):
@@ -161,7 +164,7 @@ class _Joined:
         return len(self._new) - 1
 
     def _offsets_of(self, plan: Plan) -> dict[int, int]:
-        """Return where a plan's constants and numbers begin, which it shares with equal plans."""
+        """Return where a plan's constants and numbers begin; the iterations of a loop have one plan."""
         offsets = self._offsets.get(id(plan))
         if offsets is None:
             self._constants.extend(bytes(-len(self._constants) % ALIGNMENT))
@@ -171,7 +174,7 @@ class _Joined:
             self._number_bytes += -(-plan.number_bytes // ALIGNMENT) * ALIGNMENT
         return offsets
 
-    def exit_of(self, plan: Plan) -> Exit:
+    def exit_after(self, plan: Plan) -> Exit:
         """Return the exit after the calls so far, the last of them of a plan."""
         begin = self._offsets[id(plan)][NUMBERS]
 

@@ -27,13 +27,9 @@ from pycudakit._interop.foreign_arrays import (
     read_all,
 )
 from pycudakit._runtime import context
-from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import (
-    REASON_COMPARED,
-    REASON_CPU_FASTER,
-    REASON_CUDA_FASTER,
-    REASON_NUMPY_FASTER_FOR_SIZE,
-)
+from pycudakit._runtime.call_log import Call, Estimates, Reason
+from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine, numpy_choice_for_size
 from pycudakit._runtime.interrupts import ended_a_call
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import (
@@ -128,11 +124,11 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
-        # the time of a slow call in NumPy, after which the next one is traced, the number of small calls that
-        # are left to NumPy, or an autotuner while it measures.
-        self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner | _CallsLeft] = LRUCache(
-            _MAX_KEYS
+        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: the choice of an
+        # engine, the time of a slow call in NumPy, after which the next one is traced, the number of small
+        # calls that are left to NumPy, or an autotuner while it measures.
+        self._best: LRUCache[tuple[Any, ...] | None, EngineChoice | float | Autotuner | _CallsLeft] = (
+            LRUCache(_MAX_KEYS)
         )
         self._analyses: list[Analysis] = []  # of calls of different kinds
         # The arguments, by index or name, that the function only computes with, in all kinds of calls so far.
@@ -150,11 +146,14 @@ class Fused(Generic[P, R]):
             return self.__wrapped__(*args, **kwargs)
         if engine == "auto" and not (kwargs or self._strict):
             best = self._best[_key_of(args)]
-            if best == "cpu":
-                if (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
-                    return answer  # type: ignore[no-any-return]
-                has_failed_to_replay = True
-            elif best == "numpy" or (type(best) is _CallsLeft and best.count()):
+            if type(best) is EngineChoice:
+                if best.engine == "numpy":
+                    return self._run_by_numpy(args, kwargs, best.reason)  # type: ignore[no-any-return]
+                if best.engine == "cpu":
+                    if (answer := self._run_replayed(args, kwargs, best.reason)) is not NotImplemented:
+                        return answer  # type: ignore[no-any-return]
+                    has_failed_to_replay = True
+            elif type(best) is _CallsLeft and best.count():
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, engine, args, kwargs)
         if signature is not None:
@@ -162,7 +161,7 @@ class Fused(Generic[P, R]):
             if answer is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
         if context.is_only_numpy(engine):
-            return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
+            return self._run_by_numpy(args, kwargs, choose_engine(self._name, (), NO_COST).reason)  # type: ignore[no-any-return]
         has_foreign = not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values())))
         if has_foreign:
             if (answer := device_replay.try_replay(self, args, kwargs)) is not NotImplemented:
@@ -197,7 +196,7 @@ class Fused(Generic[P, R]):
         kwargs: Any,
         capture: Capture,
         begin_trace: Callable[[], Trace] | None = None,
-        reason: str = "",
+        reason: Reason = "",
     ) -> Any:
         """Run the call traced, while a capture observes its library calls.
 
@@ -230,8 +229,9 @@ class Fused(Generic[P, R]):
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best[key]
-        if best == "cpu" and not has_failed_to_replay:
-            answer = self._run_replayed(args, kwargs)
+        choice = best if type(best) is EngineChoice else None
+        if choice is not None and choice.engine == "cpu" and not has_failed_to_replay:
+            answer = self._run_replayed(args, kwargs, choice.reason)
             if answer is not NotImplemented:
                 return answer
         if isinstance(best, float) and arrays and not self._strict and self.guards is not None:
@@ -240,28 +240,33 @@ class Fused(Generic[P, R]):
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
         if (best is None or type(best) is _CallsLeft) and size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
-        if best == "numpy" and not self._strict:
-            return self._run_by_numpy(args, kwargs)
-        if best == "cuda":
-            return self._run_on_cuda(arrays, args, kwargs)
+        if choice is not None and choice.engine == "numpy" and not self._strict:
+            return self._run_by_numpy(args, kwargs, choice.reason)
+        if choice is not None and choice.engine == "cuda":
+            return self._run_on_cuda(arrays, args, kwargs, choice.reason)
         if isinstance(best, Autotuner):
             engine = best.next_engine(self._numbers_in(args, kwargs))
             if engine is not None:
                 return self._run_measured(best, engine, key, arrays, args, kwargs)
         trace = Trace(self._name, HANDLERS, self._strict)
+        if choice is not None and not self._strict:
+            trace.reason = choice.reason
         trace.costs.has_small_arguments = isinstance(best, float)
         result = self._run_traced(trace, arrays, args, kwargs)
         if best is None or isinstance(best, float):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if self._strict:
-                self._best[key] = trace.costs.best()
+                self._best[key] = self._choice(trace.costs.best())
                 return result
             estimates = trace.costs.estimates(may_replay=self.guards is not None)
             numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
             numbers = self._numbers_in(args, kwargs)
             self._best[key] = Autotuner(numbers, candidates(estimates), numpy_seconds, estimates)
         return result
+
+    def _choice(self, times: Estimates) -> EngineChoice:
+        return EngineChoice(self._name, times.engine, times)
 
     def _numbers_in(self, args: Any, kwargs: Any) -> dict[int | str, Any]:
         """Return the numbers among the arguments on which the time of a call may depend."""
@@ -288,18 +293,22 @@ class Fused(Generic[P, R]):
             result = self._run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
-        elif (answer := self._run_replayed(args, kwargs, autotuner)) is not NotImplemented:
+        elif (answer := self._run_replayed(args, kwargs, REASON_COMPARED, autotuner)) is not NotImplemented:
             result = answer
         else:
-            result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+            trace = Trace(self._name, HANDLERS, self._strict)
+            trace.reason = REASON_COMPARED
+            result = self._run_traced(trace, arrays, args, kwargs)
         if self._plans.captured > plans:  # the next call replays it
             return result
         best = autotuner.record_time(engine, time.perf_counter() - began)
         if best is not None:
-            self._best[key] = best
+            self._best[key] = self._choice(best)
         return result
 
-    def _run_replayed(self, args: Any, kwargs: Any, autotuner: Autotuner | None = None) -> Any:
+    def _run_replayed(
+        self, args: Any, kwargs: Any, reason: Reason, autotuner: Autotuner | None = None
+    ) -> Any:
         """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible.
 
         An `autotuner`, if one measures the call, tells how long the capture may take.
@@ -307,9 +316,8 @@ class Fused(Generic[P, R]):
         signature = host_replay.signature_of(self, "cpu", args, kwargs)
         if signature is None:
             return NotImplemented
-        is_measured = autotuner is not None
-        reason = REASON_COMPARED if is_measured else REASON_CPU_FASTER
         answer = self._plans.replay(signature, reason)
+        is_measured = autotuner is not None
         if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
             self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
             return answer
@@ -329,18 +337,18 @@ class Fused(Generic[P, R]):
             self._best[plain_key] = None
             self._best[key] = seconds
         elif plain_key:
-            self._best[plain_key] = "numpy" if is_short else _CallsLeft(int(_TRIAL_SECONDS / seconds))
+            self._best[plain_key] = (
+                numpy_choice_for_size(self._name) if is_short else _CallsLeft(int(_TRIAL_SECONDS / seconds))
+            )
         return result
 
-    def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
+    def _run_by_numpy(self, args: Any, kwargs: Any, reason: Reason = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
         def compute() -> Any:  # the calls of the body are a part of this one
             return collect_calls(lambda: self.__wrapped__(*args, **kwargs))[0]
 
         return run_numpy(self._name, reason, compute)
 
-    def _run_on_cuda(
-        self, arrays: list[Any], args: Any, kwargs: Any, reason: str = REASON_CUDA_FASTER
-    ) -> Any:
+    def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any, reason: Reason) -> Any:
         """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
         signature = None if self._strict else host_replay.signature_of(self, "cuda", args, kwargs)
         if signature is not None:
@@ -571,7 +579,7 @@ class Fused(Generic[P, R]):
         engine = context.current_engine()
         if engine == "auto":
             best = self._best[_key_of_arrays(arrays_in([args, kwargs]))]
-            engine = best if isinstance(best, str) else engine
+            engine = best.engine if type(best) is EngineChoice else engine
         return host_replay.signature_of(self, engine, args, kwargs)
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:

@@ -22,7 +22,7 @@ from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, key_of_constant
 from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, results_of
-from pycudakit.fusing.graph_breaks import LACKING, break_at_caller, public_name
+from pycudakit.fusing.graph_breaks import LACKING, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
@@ -270,9 +270,7 @@ class Trace(IndexingTrace):
         if (capture := self.capture) is not None:
             call = self._host_call(capture, function, arguments, keywords)
             if call is not None:
-                graph_break = break_at_caller(f"{name}(){LACKING}", instead)
-                self.breaks.append(graph_break)
-                capture.breaks.append(graph_break)
+                self.note_graph_break(f"{name}(){LACKING}", instead, is_replayed=True)
                 return self._captured_host_call(capture, call)
         self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)

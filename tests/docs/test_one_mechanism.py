@@ -149,6 +149,7 @@ def test_one_dispatcher():
     assert called_in("check_device_arguments") == {
         "_interop/dispatch.py",
         "fusing/api.py",
+        "fusing/tracing.py",
         "random/generator.py",  # `shuffle` has no result
     }
 

@@ -11,7 +11,7 @@ from fusing.test_in_place_writes import WRITES
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
-from pycudakit.fusing import api
+from pycudakit.fusing import autotuning
 from pycudakit.fusing.schedule import cost
 from pycudakit.fusing.trace.current_trace import current_trace
 
@@ -211,14 +211,14 @@ def test_engines_of_calls_used_lately_are_kept():
         for number in range(2000):
             function(x, number)
             function(x, 7)
-    assert function._best[(x.shape, x.dtype), 7].engine == "numpy"
-    assert len(list(function._best.live_values())) <= 256
+    assert function._autotuned.best[(x.shape, x.dtype), 7].engine == "numpy"
+    assert len(list(function._autotuned.best.live_values())) <= 256
 
 
 @pytest.mark.parametrize("arguments", [(), (3,), (2.5,)])
 def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments):
-    monkeypatch.setattr(api, "_REPLAY_SECONDS", 0.0)
-    monkeypatch.setattr(api, "_TRIAL_SECONDS", 1e-3)
+    monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 1e-3)
     monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
 
     @pk.fuse
@@ -235,11 +235,11 @@ def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkey
             engines.append(pk.last_call().engine)
     assert engines[0] == "numpy"
     assert "cpu" in engines
-    assert body._best[((x.shape, x.dtype),)].engine == engines[-1]
+    assert body._autotuned.best[((x.shape, x.dtype),)].engine == engines[-1]
 
 
 def test_short_functions_of_small_arrays_stay_in_numpy(monkeypatch):
-    monkeypatch.setattr(api, "_REPLAY_SECONDS", 1.0)
-    monkeypatch.setattr(api, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 1.0)
+    monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 0.0)
     function = pk.fuse(lambda x: x + 1)
     assert {*engines_of(function, np.ones(10)), *engines_of(function, np.ones(10))} == {"numpy"}

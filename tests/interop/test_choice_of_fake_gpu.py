@@ -26,7 +26,7 @@ def requests_of(function, arguments, engine, calls):
             copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
             result = fused(*copies)
         assert (pk.last_call().engine, pk.last_call().reason.endswith("replayed")) == ("cuda", True)
-    (plan,) = fused._plans.plans()
+    (plan,) = fused._traced.plans.plans()
     return (copies, result), len(plan.order)
 
 

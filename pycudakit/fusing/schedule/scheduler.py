@@ -27,7 +27,6 @@ from pycudakit._interop.pandas_objects import warn_of_performance
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context, native_call, operands
-from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.engine_choice import requested_engine
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.errstate import ErrstateSnapshot
@@ -73,7 +72,6 @@ class Scheduler:
         self.name = name
         self.strict = strict
         self.engine = context.checked_current_engine()
-        self.reason: Reason = ""  # for the engine, if `auto` chose it for the whole call
         self.buffers = BufferTable()
         self.begun_capture: Capture | None = None  # of a call that is to be replayed
         # The body has returned or raised; tasks that it started may still hold tracers.

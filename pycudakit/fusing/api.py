@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from pycudakit import errors
+from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._interop.foreign_arrays import (
     can_use_device_arrays,
     check_device_arguments,
@@ -28,7 +29,6 @@ from pycudakit._runtime.native_call import (
 )
 from pycudakit.fusing import device_replay, host_replay
 from pycudakit.fusing.autotuning import AutotunedFunction, CallsLeft, key_of, key_of_arrays
-from pycudakit.fusing.guards import Guards
 from pycudakit.fusing.memory.pytree import (
     arrays_in,
     copied,
@@ -88,11 +88,7 @@ class Fused(Generic[P, R]):
         self.__wrapped__ = function
         self._traced = TracedFunction(function, strict)
         self._autotuned = AutotunedFunction(self._traced)
-
-    @property
-    def guards(self) -> Guards | None:
-        """The guards on the function's free variables; None if its calls cannot be replayed."""
-        return self._traced.guards
+        self._dispatch = _dispatcher(self._traced).dispatch
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -125,12 +121,8 @@ class Fused(Generic[P, R]):
             return traced.run_by_numpy(args, kwargs, reason)  # type: ignore[no-any-return]
         has_foreign = not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values())))
         if has_foreign:
-            if (result := device_replay.try_replay(self, args, kwargs)) is not NotImplemented:
+            if (result := self._dispatch(args, kwargs, None)) is not NotImplemented:
                 return result  # type: ignore[no-any-return]
-            device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
-            if device_arrays:
-                run = functools.partial(traced.run_on_devices, device_arrays)
-                return device_replay.call(self, run, args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(traced.name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         arrays = arrays_in(args)
         if kwargs:
@@ -237,6 +229,18 @@ class Fused(Generic[P, R]):
     def __repr__(self) -> str:
         """Show the wrapped function."""
         return f"<fused {self.__wrapped__!r}>"
+
+
+def _dispatcher(traced: TracedFunction) -> Dispatcher:
+    """Return the implementations of a function for arrays of other libraries."""
+    return Dispatcher(
+        traced.name,
+        traced,
+        traced.function,
+        on_dask=lambda *_: NotImplemented,  # the body runs on Dask's arrays
+        on_device=lambda args, kwargs: device_replay.call(traced, traced.run_on_devices, args, kwargs),
+        has_device_array=lambda value: bool(device_arrays_in(value)),
+    )
 
 
 def unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pycudakit import errors
-from pycudakit._interop.foreign_arrays import check_device_arguments, is_ordinary, read
+from pycudakit._interop.foreign_arrays import is_ordinary, read
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.interrupts import ended_a_call
@@ -33,7 +33,7 @@ from pycudakit.fusing.function_analysis import Analysis, analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.host_replay import PlanCache, Signature
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
-from pycudakit.fusing.memory.pytree import all_tracers, arrays_in, as_plain_array, tree_map
+from pycudakit.fusing.memory.pytree import all_tracers, arrays_in, as_plain_array, device_arrays_in, tree_map
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.trace.current_trace import run_with_trace
 from pycudakit.fusing.trace.trace import Trace
@@ -60,6 +60,7 @@ class TracedFunction:
 
     def __init__(self, function: Any, strict: bool) -> None:
         self.function, self.strict = function, strict
+        self.__module__ = getattr(function, "__module__", None) or ""
         self.body = TracedBody(function)
         self.plans = PlanCache()
         self.runs_lazily = any(
@@ -70,7 +71,7 @@ class TracedFunction:
         # The arguments, by index or name, that the function only computes with, in all kinds of calls so far.
         self.scalar_arguments: frozenset[int | str] = frozenset()
         # The library's own functions see nothing but their arguments.
-        self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
+        self._is_from_library = self.__module__.startswith(_PACKAGE)
 
     @property
     def name(self) -> str:
@@ -166,11 +167,7 @@ class TracedFunction:
             trace.has_ended = True  # also where an interrupt has cut short the end of the trace
 
     def _run_with_imports(self, trace: Trace, device_arrays: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        try:
-            imported = ImportedArrays(trace.buffers, device_arrays)
-        except errors.Error:
-            check_device_arguments(self.name, self.function, args, kwargs)  # names the argument
-            raise
+        imported = ImportedArrays(trace.buffers, device_arrays)
         trace.buffers.scope.set_device(imported.device)
         imported.enter_async()
         imported_device = (imported.device,)
@@ -269,8 +266,9 @@ class TracedFunction:
                 trace.weak_scalars.add(tracer.node, number)
         return args, kwargs
 
-    def run_on_devices(self, device_arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
+    def run_on_devices(self, *args: Any, **kwargs: Any) -> Any:
         """Run the call on the GPU of its device arrays, with results on that GPU, too."""
+        device_arrays = device_arrays_in((args, kwargs))
         device_ids = set(map(id, device_arrays))
         if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
             args, kwargs = tree_map((args, kwargs), read_unless_on_device(self.name, device_arrays))

@@ -14,6 +14,7 @@ from pycudakit._native import abi
 from pycudakit._native.engine_status import EngineStatus
 from pycudakit._native.formatting import format_seconds, html_table
 from pycudakit._native.hardware import link_speed
+from pycudakit._runtime import context
 
 # The names of the stages of the pipeline, in their order in the ABI.
 STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")
@@ -98,6 +99,7 @@ class Call:
         return html_table([], rows)
 
 
+_REQUESTED = context.REASON_ENGINE_REQUESTED
 _MAX_BREAKS_SHOWN = 3  # graph breaks that a reason names
 
 
@@ -249,18 +251,23 @@ def combine_passes(
 ) -> Call:
     """Combine the passes of a fused function to one call, with rows for the rest of its time.
 
-    `reason` says why all passes ran on one engine, instead of their own reasons, or why none was needed.
+    `reason` says why all passes ran on one engine, where these say that it was requested, or why none was
+    needed.
     """
     names = list(dict.fromkeys(each.name for each in breaks))
     shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
     note = f"graph breaks: {shown}" if names else ""
+    text, chosen = str(reason), str(reason.reason if isinstance(reason, Noted) else reason)
+    if chosen:
+        passes = [replace(each, reason=each.reason.replace(_REQUESTED, chosen, 1)) for each in passes]
     if passes:
         whole = combine_calls(function, passes, True, wall_seconds)
     else:
         whole = Call(function, "numpy", "", wall_seconds)
     if isinstance(reason, Estimates) and reason.engine != whole.engine:  # `auto` chose one for each pass
-        reason = ""
-    why = "; ".join(filter(None, (str(reason) or whole.reason, note))) or "nothing to compute"
+        text = ""
+    own = whole.reason if whole.reason.startswith(text) else text
+    why = "; ".join(filter(None, (own, note))) or "nothing to compute"
     whole = replace(whole, reason=why)
     lacking = ", ".join(dict.fromkeys(each.name for each in breaks if each.is_lacking))
     why = f"pycudakit lacks {lacking}" if lacking else ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pycudakit import errors
+from pycudakit._interop.cuda_libraries import device_choice
 from pycudakit._interop.foreign_arrays import is_ordinary, read
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Reason
@@ -272,13 +273,10 @@ class TracedFunction:
         device_ids = set(map(id, device_arrays))
         if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
             args, kwargs = tree_map((args, kwargs), read_unless_on_device(self.name, device_arrays))
-        with (
-            contextlib.nullcontext()
-            if context.current_engine() == "cuda"
-            else context.override(engine="cuda")
-        ):
-            trace = self.new_trace()
-            return self.run(trace, arrays_in([args, kwargs]), args, kwargs, device_arrays)
+        engine, arrays = context.current_engine(), arrays_in([args, kwargs])
+        reason = device_choice(self.name, engine).reason
+        with contextlib.nullcontext() if engine == "cuda" else context.override(engine="cuda"):
+            return self.run(self.new_trace(), arrays, args, kwargs, device_arrays, reason)
 
     def run_by_numpy(self, args: Any, kwargs: Any, reason: Reason) -> Any:
         """Run the function as it is, in NumPy."""

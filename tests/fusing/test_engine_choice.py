@@ -60,11 +60,14 @@ def test_reasons_of_measured_calls(measured):
     def body(x):
         return np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x)))
 
-    reasons = []
+    reasons, of_passes = [], []
     with pk.engine("auto"):
         for _ in range(CALLS + 2):
             body(np.linspace(0, 1, 100_000))
             reasons.append(pk.last_call().reason)
+            of_passes += [one.reason for one in pk.last_call().passes]
+    assert of_passes
+    assert [reason for reason in of_passes if not reason.startswith("auto: ")] == []
     assert [reason for reason in reasons if not reason.startswith("auto: ")] == []
     assert reasons[1] == "auto: the engines are compared"  # it is captured
     assert reasons[2] == "auto: the engines are compared; replayed"

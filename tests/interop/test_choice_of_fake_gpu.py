@@ -42,3 +42,29 @@ def test_plans_under_auto_are_those_of_cuda(gpu, monkeypatch):
         assert_array_equal(got[0], want[0])
         if wanted is not None:
             assert_array_equal(result, wanted)
+
+
+def test_rows_of_profiles_have_the_reason_of_auto(gpu, monkeypatch):
+    del gpu
+    monkeypatch.setattr(cost.Costs, "cuda", 1e-9)
+    fused, x = pk.fuse(normalise), np.random.default_rng(0).random((300, 1000))
+    with pk.engine("auto"):
+        for _ in range(4):
+            fused(x)
+        with pk.profile() as profile:
+            fused(x)
+    (call,) = profile.calls
+    assert (call.engine, {one.engine for one in call.passes}) == ("cuda", {"cuda"})
+    assert call.reason.startswith("auto: ")
+    assert {one.reason for one in call.passes} == {call.reason}
+    assert "the requested engine" not in str(profile)
+
+
+def test_the_reason_for_arrays_on_a_gpu(cupy_library):
+    fused, x = pk.fuse(normalise), cupy_library.up(np.random.default_rng(0).random((300, 1000)))
+    for engine, reason in (("auto", "auto: arrays on a GPU"), ("cuda", "the requested engine")):
+        with pk.engine(engine), pk.profile() as profile:
+            for _ in range(3):
+                fused(x)
+        for call in profile.calls:
+            assert (call.reason, {one.reason for one in call.passes}) == (reason, {reason})

@@ -1,4 +1,4 @@
-"""Tracing: how a call of a fused function runs its body with tracers, and computes what these record.
+"""Tracing: a call of a fused function runs its body with tracers, and computes their operations.
 
 A trace is scheduled as fused kernels (passes). A call may be captured at the same time, to be replayed.
 """

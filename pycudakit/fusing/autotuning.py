@@ -121,7 +121,7 @@ class AutotunedFunction:
         answer = plans.replay(signature, reason)
         if answer is not NotImplemented:
             return answer
-        # `auto` has chosen the GPU by earlier calls, and measures captured calls alone.
+        # An engine that is measured has run before, and so has the GPU.
         is_warm = autotuner is not None or not is_on_cpu
         if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
             plans.note(signature)

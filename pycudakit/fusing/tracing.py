@@ -44,6 +44,7 @@ _NO_ARRAY = (
     "no NumPy array, Series or DataFrame among the arguments, so that nothing is fused; of other objects "
     "with labels, pass the values: .to_numpy()"
 )
+_TINY = "NumPy computes operations of few elements"
 _PACKAGE = __name__.partition(".")[0] + "."
 _MAX_ANALYSES = 8
 
@@ -140,8 +141,10 @@ class TracedFunction:
         began = time.perf_counter()
         run = functools.partial(self._run_in_scope, trace, arrays, args, kwargs, device_arrays)
         result, passes = collect_calls(run)
-        if passes or trace.breaks:
+        if passes or trace.breaks or trace.has_tiny_operations:
             seconds = time.perf_counter() - began
+            if not (passes or trace.breaks):
+                reason = _TINY
             log_fused_call(self.name, passes, seconds, trace.numpy_seconds(), trace.breaks, reason)
         else:
             log_empty_call(self.name, NOTHING_TO_COMPUTE if arrays else _NO_ARRAY)

@@ -139,14 +139,13 @@ def matrix_power(a: Any, n: int) -> Any:
         power = operator.index(n)
     except TypeError:
         return call_numpy()  # raises
-    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or power == 0:
-        return call_numpy()
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or power in (0, 1):
+        return call_numpy()  # the power 1 of an array is that array
     if power < 0:
         inverse = functools.partial(np.linalg.inv, array)
         array = native_call.numpy_fallback("matrix_power", inverse, "pycudakit lacks linalg.inv")
         power = -power
-    result = power_by_squaring(array, power, matmul)
-    return np.array(result) if result is array else result
+    return power_by_squaring(array, power, matmul)
 
 
 def _reduced_norm(lower: Any, call_numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:

@@ -62,13 +62,16 @@ class Dispatcher:
     parameters
         The parameters' names, or a function that has them, for messages.
     on_dask, on_device
-        Compute a call on Dask arrays, and on device arrays, from its arguments and keywords.
+        Compute a call on Dask arrays, and on device arrays, from its arguments and keywords. NotImplemented
+        as a result means that NumPy dispatches to Dask.
     device_fast_path
         Computes a call on device arrays, or returns None.
     accepts_nulls
         Whether pandas' objects may have nulls.
     on_pandas
         Computes a call under `auto` on pandas' objects by their values, or returns NotImplemented.
+    has_device_array
+        Returns True if an argument is a device array, or contains one.
     """
 
     def __init__(
@@ -81,10 +84,12 @@ class Dispatcher:
         device_fast_path: Callable[..., Any] | None = None,
         accepts_nulls: bool = False,
         on_pandas: Implementation | None = None,
+        has_device_array: Callable[[Any], bool] = is_on_device,
     ) -> None:
         self._name, self._function, self._parameters = name, function, parameters
         self._on_dask, self._on_device, self._device_fast_path = on_dask, on_device, device_fast_path
         self._accepts_nulls, self._on_pandas = accepts_nulls, on_pandas
+        self._has_device_array = has_device_array
 
     def dispatch(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], by_numpy: Callable[[], Any] | None
@@ -106,7 +111,7 @@ class Dispatcher:
         values = (*args, *kwargs.values())
         if any(map(has_dask, values)):
             return self._on_dask(args, kwargs)
-        if can_use_device_arrays() and any(map(is_on_device, values)):
+        if can_use_device_arrays() and any(map(self._has_device_array, values)):
             check_device_arguments(self._name, self._parameters, args, kwargs)
             return self._on_device(args, kwargs)
         value = None if by_numpy is None else overriding_argument(values)

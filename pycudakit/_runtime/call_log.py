@@ -14,6 +14,7 @@ from pycudakit._native import abi
 from pycudakit._native.engine_status import EngineStatus
 from pycudakit._native.formatting import format_seconds, html_table
 from pycudakit._native.hardware import link_speed
+from pycudakit._runtime import context
 
 # The names of the stages of the pipeline, in their order in the ABI.
 STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")
@@ -98,6 +99,7 @@ class Call:
         return html_table([], rows)
 
 
+_REQUESTED = context.REASON_ENGINE_REQUESTED
 _MAX_BREAKS_SHOWN = 3  # graph breaks that a reason names
 
 
@@ -105,7 +107,8 @@ class Estimates(NamedTuple):
     """The seconds on each engine that `auto` compared for a call; `str` makes the reason of them.
 
     `numpy_below` is the number of elements below which NumPy is fastest, if that is known. With `by_size`,
-    the choice is NumPy's, and holds for all calls of a similar size.
+    the choice is NumPy's, and holds for all calls of a similar size. `measured` are the engines that were
+    measured; the others were estimated.
     """
 
     engine: str
@@ -115,13 +118,20 @@ class Estimates(NamedTuple):
     cuda_status: EngineStatus
     numpy_below: float = 0.0
     by_size: bool = False
+    measured: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """Return the reason."""
         estimates = {"numpy": self.numpy, "cpu": self.cpu, "cuda": self.cuda}
         known = {name: seconds for name, seconds in estimates.items() if seconds not in (None, math.inf)}
         ordered = sorted(known, key=lambda name: (name != self.engine, known[name]))
-        reason = "auto: " + ", ".join(f"{name} {_milliseconds(known[name])}" for name in ordered)
+        times = [(f"{name} {_milliseconds(known[name])}", name in self.measured) for name in ordered]
+        measured = ", ".join([time for time, is_measured in times if is_measured])
+        estimated = ", ".join([time for time, is_measured in times if not is_measured])
+        if measured:
+            measured += " (measured)"
+            estimated = estimated and f", {estimated} (estimated)"
+        reason = f"auto: {measured}{estimated}"
         if 1 <= self.numpy_below < math.inf:
             reason += f" (numpy below {self.numpy_below:,.0f} elements)"
         if not self.cuda_status.available:
@@ -138,7 +148,18 @@ def _milliseconds(seconds: float) -> str:
     return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
 
 
-Reason: TypeAlias = str | Estimates
+class Noted(NamedTuple):
+    """A reason with a note; `str` joins them."""
+
+    reason: Reason
+    note: str
+
+    def __str__(self) -> str:
+        """Return the reason and the note."""
+        return f"{self.reason}; {self.note}"
+
+
+Reason: TypeAlias = str | Estimates | Noted
 
 # Two forms of a record that `last_call()` converts to a `Call` on demand. Of a call of a library: function,
 # engine, reason, devices and raw report. Of a small call of NumPy: the function that describes it, and
@@ -226,21 +247,28 @@ def combine_passes(
     wall_seconds: float,
     numpy_seconds: float,
     breaks: Sequence[Any],
-    reason: str = "",
+    reason: Reason = "",
 ) -> Call:
     """Combine the passes of a fused function to one call, with rows for the rest of its time.
 
-    `reason` says why all passes ran on one engine, instead of their own reasons, or why none was needed.
+    `reason` says why all passes ran on one engine, where these say that it was requested, or why none was
+    needed.
     """
     names = list(dict.fromkeys(each.name for each in breaks))
     shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
     note = f"graph breaks: {shown}" if names else ""
+    text, chosen = str(reason), str(reason.reason if isinstance(reason, Noted) else reason)
+    if chosen:
+        passes = [replace(each, reason=each.reason.replace(_REQUESTED, chosen, 1)) for each in passes]
     if passes:
         whole = combine_calls(function, passes, True, wall_seconds)
-        whole = replace(whole, reason="; ".join(filter(None, (reason or whole.reason, note))))
     else:
-        why = "; ".join(filter(None, (reason, note))) or "nothing to compute"
-        whole = Call(function, "numpy", why, wall_seconds)
+        whole = Call(function, "numpy", "", wall_seconds)
+    if isinstance(reason, Estimates) and reason.engine != whole.engine:  # `auto` chose one for each pass
+        text = ""
+    own = whole.reason if whole.reason.startswith(text) else text
+    why = "; ".join(filter(None, (own, note))) or "nothing to compute"
+    whole = replace(whole, reason=why)
     lacking = ", ".join(dict.fromkeys(each.name for each in breaks if each.is_lacking))
     why = f"pycudakit lacks {lacking}" if lacking else ""
     known = sum(each.seconds or 0.0 for each in passes) + numpy_seconds

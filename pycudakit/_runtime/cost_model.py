@@ -41,7 +41,6 @@ REASON_NUMPY_FASTER = "auto: NumPy's function is fastest"
 REASON_NUMPY_FASTER_FOR_LAYOUT = "auto: NumPy's function is fastest for this memory layout"
 REASON_COMPARED = "auto: the engines are compared"
 REASON_CPU_FASTER = "auto: the CPU engine is fastest"
-REASON_CUDA_FASTER = "auto: the CUDA engine is fastest"
 
 
 def threads() -> int:

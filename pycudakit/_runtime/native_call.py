@@ -67,7 +67,7 @@ class _FusedCall(NamedTuple):
     seconds: float
     numpy_seconds: float
     breaks: Sequence[Any]
-    reason: str
+    reason: Reason
 
 
 class _NumPyCall(NamedTuple):
@@ -292,7 +292,7 @@ def log_fused_call(
     seconds: float,
     numpy_seconds: float,
     breaks: Sequence[Any],
-    reason: str = "",
+    reason: Reason = "",
 ) -> None:
     """Record a call of a fused function: see `call_log.combine_passes`."""
     log_call(_FusedCall(name, parts, seconds, numpy_seconds, breaks, reason))

@@ -1,82 +1,46 @@
 """`fuse` and `Fused`: compile a NumPy function into as few fused kernels as possible.
 
-A call traces the function's body with tracers instead of arrays, schedules the trace as fused kernels
-(passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
-of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls are
-replayed where possible (`host_replay`, and `device_replay` for device arrays).
+A call traces the function's body (`tracing`), or is replayed where possible (`host_replay`, and
+`device_replay` for device arrays). Under ``"auto"``, `autotuning` chooses its engine.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from pycudakit import errors
+from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._interop.foreign_arrays import (
     can_use_device_arrays,
     check_device_arguments,
     is_ordinary,
-    read,
     read_all,
 )
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import (
-    REASON_COMPARED,
-    REASON_CPU_FASTER,
-    REASON_CUDA_FASTER,
-    REASON_NUMPY_FASTER_FOR_SIZE,
-)
-from pycudakit._runtime.interrupts import ended_a_call
-from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
 from pycudakit._runtime.native_call import (
-    FALLBACK_ERRORS,
-    NOTHING_TO_COMPUTE,
     collect_calls,
     last_call,
-    log_empty_call,
-    log_fused_call,
-    observe_entries,
-    run_numpy,
-    warn_of_fallback,
 )
 from pycudakit.fusing import device_replay, host_replay
-from pycudakit.fusing.arguments import ArgumentMap
-from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
-from pycudakit.fusing.execute.capture import SMALL_ARRAYS, Capture, Scalar
-from pycudakit.fusing.function_analysis import Analysis, analyse
-from pycudakit.fusing.guards import Guards, guards_of
-from pycudakit.fusing.memory.imported_arrays import ImportedArrays
+from pycudakit.fusing.autotuning import AutotunedFunction, CallsLeft, key_of, key_of_arrays
 from pycudakit.fusing.memory.pytree import (
-    all_tracers,
     arrays_in,
-    as_plain_array,
     copied,
     device_arrays_in,
     names_of,
     pandas_in,
-    save_rng_state,
     tree_map,
 )
-from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
-from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, candidates
 from pycudakit.fusing.schedule.explain import Explained
-from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
-from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.traced_body import TracedBody
-
-_NO_ARRAY = (
-    "no NumPy array, Series or DataFrame among the arguments, so that nothing is fused; of other objects "
-    "with labels, pass the values: .to_numpy()"
-)
+from pycudakit.fusing.trace.current_trace import current_trace
+from pycudakit.fusing.tracing import TracedFunction, read_unless_on_device
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,413 +86,58 @@ class Fused(Generic[P, R]):
     def __init__(self, function: Callable[P, R], strict: bool) -> None:
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
-        self._strict = strict
-        self._body = TracedBody(function)
-        self._runs_lazily = any(
-            test(function)
-            for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-        )
-        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
-        # the time of a slow call in NumPy, after which the next one is traced, the number of small calls that
-        # are left to NumPy, or an autotuner while it measures.
-        self._best: LRUCache[tuple[Any, ...] | None, str | float | Autotuner | _CallsLeft] = LRUCache(
-            _MAX_KEYS
-        )
-        self._analyses: list[Analysis] = []  # of calls of different kinds
-        # The arguments, by index or name, that the function only computes with, in all kinds of calls so far.
-        self.scalar_arguments: frozenset[int | str] = frozenset()
-        self._plans = host_replay.PlanCache()
-        # The library's own functions see nothing but their arguments.
-        self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
+        self._traced = TracedFunction(function, strict)
+        self._autotuned = AutotunedFunction(self._traced)
+        self._dispatch = _dispatcher(self._traced).dispatch
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
+        traced = self._traced
         if current_trace() is not None:
-            return self._body(*args, **kwargs)  # type: ignore[no-any-return]
+            return traced.body(*args, **kwargs)  # type: ignore[no-any-return]
         engine, has_failed_to_replay = context.checked_current_engine(), False
-        if self._runs_lazily:
+        if traced.runs_lazily:
             return self.__wrapped__(*args, **kwargs)
-        if engine == "auto" and not (kwargs or self._strict):
-            best = self._best[_key_of(args)]
-            if best == "cpu":
-                if (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
-                    return answer  # type: ignore[no-any-return]
-                has_failed_to_replay = True
-            elif best == "numpy" or (type(best) is _CallsLeft and best.count()):
-                return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
-        signature = host_replay.signature_of(self, engine, args, kwargs)
+        result: Any
+        if engine == "auto" and not (kwargs or traced.strict):
+            best = self._autotuned.best[key_of(args)]
+            if type(best) is EngineChoice:
+                if best.engine == "numpy":
+                    return traced.run_by_numpy(args, kwargs, best.reason)  # type: ignore[no-any-return]
+                if best.engine == "cpu":
+                    result = self._autotuned.replay("cpu", args, kwargs, best.reason)
+                    if result is not NotImplemented:
+                        return result  # type: ignore[no-any-return]
+                    has_failed_to_replay = True
+            elif type(best) is CallsLeft and best.count():
+                return traced.run_by_numpy(args, kwargs, REASON_NUMPY_FASTER_FOR_SIZE)  # type: ignore[no-any-return]
+        signature = host_replay.signature_of(traced, engine, args, kwargs)
         if signature is not None:
-            answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
-            if answer is not NotImplemented:
-                return answer  # type: ignore[no-any-return]
+            result = traced.plans.replay(signature, context.REASON_ENGINE_REQUESTED)
+            if result is not NotImplemented:
+                return result  # type: ignore[no-any-return]
         if context.is_only_numpy(engine):
-            return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
+            reason = choose_engine(traced.name, (), NO_COST).reason
+            return traced.run_by_numpy(args, kwargs, reason)  # type: ignore[no-any-return]
         has_foreign = not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values())))
         if has_foreign:
-            if (answer := device_replay.try_replay(self, args, kwargs)) is not NotImplemented:
-                return answer  # type: ignore[no-any-return]
-            device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
-            if device_arrays:
-                run = functools.partial(self._run_on_devices, device_arrays)
-                return device_replay.call(self, run, args, kwargs)  # type: ignore[no-any-return]
-            args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
-        result: R
+            if (result := self._dispatch(args, kwargs, None)) is not NotImplemented:
+                return result  # type: ignore[no-any-return]
+            args, kwargs = read_all(traced.name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         arrays = arrays_in(args)
         if kwargs:
             arrays += arrays_in(kwargs.values())
-        tables = pandas_in((args, kwargs)) if has_foreign else []
         if engine == "auto":
-            result = self._run_automatically(arrays, args, kwargs, tables, has_failed_to_replay)
-            return result
-        if signature is None or not self._plans.may_capture(signature, is_warm=False):
-            known_scalars = self.scalar_arguments
-            result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
-            if signature is not None and self.scalar_arguments is not known_scalars:
-                signature = host_replay.signature_of(self, engine, args, kwargs)
-            self._plans.note(signature)
-            return result
-        run_captured = functools.partial(self._run_captured, args, kwargs)
-        result = self._plans.capture(signature, self._name, run_captured)
-        return result
-
-    def _run_captured(
-        self,
-        args: Any,
-        kwargs: Any,
-        capture: Capture,
-        begin_trace: Callable[[], Trace] | None = None,
-        reason: str = "",
-    ) -> Any:
-        """Run the call traced, while a capture observes its library calls.
-
-        `reason` is that of `auto` for the engine.
-        """
-        # A capture defers operations that are otherwise computed at once. A number that is then needed is no
-        # graph break of the function: a call that is not captured finds those.
-        # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
-        trace = begin_trace() if begin_trace else Trace(self._name, HANDLERS, strict=False)
-        trace.begun_capture = capture
-        trace.reason = trace.reason or reason
-        with observe_entries(capture.on_native_call):
-            return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
-
-    def _run_automatically(
-        self,
-        arrays: list[Any],
-        args: Any,
-        kwargs: Any,
-        tables: Sequence[Any] = (),
-        has_failed_to_replay: bool = False,
-    ) -> Any:
-        """Run the call under `auto`: on the engine that is cheapest for its signature.
-
-        `tables` are the Series and DataFrames among the arguments.
-        """
-        key = _key_of_arrays(arrays)
-        if not arrays:
-            key = tuple(self._numbers_in(args, kwargs).items())
-        if tables:
-            key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
-        best = self._best[key]
-        if best == "cpu" and not has_failed_to_replay:
-            answer = self._run_replayed(args, kwargs)
-            if answer is not NotImplemented:
-                return answer
-        if isinstance(best, float) and arrays and not self._strict and self.guards is not None:
-            numbers = self._numbers_in(args, kwargs)
-            best = self._best[key] = Autotuner(numbers, numpy_seconds=best)
-        size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if (best is None or type(best) is _CallsLeft) and size <= SMALL_ARRAYS and not self._strict:
-            return self._run_small(key, args, kwargs)
-        if best == "numpy" and not self._strict:
-            return self._run_by_numpy(args, kwargs)
-        if best == "cuda":
-            return self._run_on_cuda(arrays, args, kwargs)
-        if isinstance(best, Autotuner):
-            engine = best.next_engine(self._numbers_in(args, kwargs))
-            if engine is not None:
-                return self._run_measured(best, engine, key, arrays, args, kwargs)
-        trace = Trace(self._name, HANDLERS, self._strict)
-        trace.costs.has_small_arguments = isinstance(best, float)
-        result = self._run_traced(trace, arrays, args, kwargs)
-        if best is None or isinstance(best, float):
-            trace.costs.up += sum(array.nbytes for array in arrays)
-            trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            if self._strict:
-                self._best[key] = trace.costs.best()
-                return result
-            estimates = trace.costs.estimates(may_replay=self.guards is not None)
-            numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
-            numbers = self._numbers_in(args, kwargs)
-            self._best[key] = Autotuner(numbers, candidates(estimates), numpy_seconds, estimates)
-        return result
-
-    def _numbers_in(self, args: Any, kwargs: Any) -> dict[int | str, Any]:
-        """Return the numbers among the arguments on which the time of a call may depend."""
-        named = [*enumerate(args), *kwargs.items()]
-        operands = self.scalar_arguments
-        return {
-            key: value
-            for key, value in named
-            if type(value) in (int, bool) or (type(value) is float and key not in operands)
-        }
-
-    def _run_measured(
-        self,
-        autotuner: Autotuner,
-        engine: str,
-        key: tuple[Any, ...],
-        arrays: list[Any],
-        args: Any,
-        kwargs: Any,
-    ) -> Any:
-        """Run and time the call; store the fastest engine once enough calls were measured."""
-        began, plans = time.perf_counter(), self._plans.captured
-        if engine == "numpy":
-            result = self._run_by_numpy(args, kwargs, REASON_COMPARED)
-        elif engine == "cuda":
-            result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
-        elif (answer := self._run_replayed(args, kwargs, autotuner)) is not NotImplemented:
-            result = answer
-        else:
-            result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
-        if self._plans.captured > plans:  # the next call replays it
-            return result
-        best = autotuner.record_time(engine, time.perf_counter() - began)
-        if best is not None:
-            self._best[key] = best
-        return result
-
-    def _run_replayed(self, args: Any, kwargs: Any, autotuner: Autotuner | None = None) -> Any:
-        """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible.
-
-        An `autotuner`, if one measures the call, tells how long the capture may take.
-        """
-        signature = host_replay.signature_of(self, "cpu", args, kwargs)
-        if signature is None:
-            return NotImplemented
-        is_measured = autotuner is not None
-        reason = REASON_COMPARED if is_measured else REASON_CPU_FASTER
-        answer = self._plans.replay(signature, reason)
-        if answer is not NotImplemented or not self._plans.may_capture(signature, is_measured, True):
-            self._plans.note(signature)  # `auto` has chosen an engine by earlier calls
-            return answer
-        patience = MAX_PATIENCE if autotuner is None else autotuner.patience
-        with context.override(engine="cpu", fallback="numpy"):
-            run_captured = functools.partial(self._run_captured, args, kwargs, reason=reason)
-            return self._plans.capture(signature, self._name, run_captured, patience)
-
-    def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
-        """Run a call with small arguments in NumPy; if it or all so far took long, the next one is traced."""
-        began = time.thread_time()  # not affected by other load on the machine
-        result = self._run_by_numpy(args, kwargs)
-        seconds = time.thread_time() - began
-        plain_key = None if kwargs else _key_of(args)
-        is_short = seconds < _REPLAY_SECONDS or self.guards is None
-        if seconds > _SLOW_SECONDS or (type(self._best[plain_key]) is _CallsLeft and not is_short):
-            self._best[plain_key] = None
-            self._best[key] = seconds
-        elif plain_key:
-            self._best[plain_key] = "numpy" if is_short else _CallsLeft(int(_TRIAL_SECONDS / seconds))
-        return result
-
-    def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
-        def compute() -> Any:  # the calls of the body are a part of this one
-            return collect_calls(lambda: self.__wrapped__(*args, **kwargs))[0]
-
-        return run_numpy(self._name, reason, compute)
-
-    def _run_on_cuda(
-        self, arrays: list[Any], args: Any, kwargs: Any, reason: str = REASON_CUDA_FASTER
-    ) -> Any:
-        """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
-        signature = None if self._strict else host_replay.signature_of(self, "cuda", args, kwargs)
-        if signature is not None:
-            answer = self._plans.replay(signature, reason)
-            if answer is not NotImplemented:
-                return answer
-        restore_rng_state = save_rng_state([*args, *kwargs.values()])
-        traces: list[Trace] = []
-
-        def begin_trace() -> Trace:
-            traces.append(Trace(self._name, HANDLERS, self._strict))
-            traces[0].reason = reason
-            return traces[0]
-
-        with context.override(engine="cuda"):
-            try:
-                if signature is None or not self._plans.may_capture(signature, is_warm=True):
-                    return self._run_traced(begin_trace(), arrays, args, kwargs)
-                run_captured = functools.partial(self._run_captured, args, kwargs, begin_trace=begin_trace)
-                return self._plans.capture(signature, self._name, run_captured)
-            except FALLBACK_ERRORS as error:
-                if traces and traces[0].buffers.written:
-                    raise
-                warn_of_fallback(error)
-                restore_rng_state()
-        with context.override(engine="cpu"):
-            trace = Trace(self._name, HANDLERS, self._strict)
-            trace.reason = context.REASON_CUDA_FAILED
-            return self._run_traced(trace, arrays, args, kwargs)
-
-    @functools.cached_property
-    def guards(self) -> Guards | None:
-        """The guards on the function's free variables; None if its calls cannot be replayed."""
-        return None if self._runs_lazily else guards_of(self.__wrapped__)
-
-    def _run_on_devices(self, device_arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
-        """Run the call on the GPU of its device arrays, with results on that GPU, too."""
-        device_ids = set(map(id, device_arrays))
-        if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
-            args, kwargs = tree_map((args, kwargs), _read_unless_on_device(self._name, device_arrays))
-        with (
-            contextlib.nullcontext()
-            if context.current_engine() == "cuda"
-            else context.override(engine="cuda")
-        ):
-            trace = Trace(self._name, HANDLERS, self._strict)
-            return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs, device_arrays)
-
-    @property
-    def _name(self) -> str:
-        return getattr(self.__wrapped__, "__name__", "fused")
-
-    def _run_traced(
-        self, trace: Trace, arrays: list[Any], args: Any, kwargs: Any, device_arrays: Sequence[Any] = ()
-    ) -> Any:
-        """Run the call, and log its passes as one call, with the time of the whole."""
-        began = time.perf_counter()
-        run = functools.partial(self._run_in_scope, trace, arrays, args, kwargs, device_arrays)
-        result, passes = collect_calls(run)
-        if passes or trace.breaks:
-            seconds = time.perf_counter() - began
-            log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks, trace.reason)
-        else:
-            log_empty_call(self._name, NOTHING_TO_COMPUTE if arrays else _NO_ARRAY)
-        return result
-
-    def _run_in_scope(
-        self, trace: Trace, arrays: list[Any], args: Any, kwargs: Any, device_arrays: Sequence[Any]
-    ) -> Any:
-        trace.buffers.add_arguments([as_plain_array(array) for array in arrays])
-        trace.buffers.find_aliased_arrays = functools.partial(
-            aliased_arrays, self.__wrapped__, self._body.is_rebound, (*args, *kwargs.values())
-        )
-        body = functools.partial(self._run, trace, args, kwargs)
-        if device_arrays:
-            body = functools.partial(self._run_with_imports, trace, device_arrays, args, kwargs)
-        try:
-            gpus = (0,) if device_arrays else context.current_devices()
-            return trace.buffers.scope.run(trace.engine, body, gpus)
-        except FALLBACK_ERRORS as error:
-            if not trace.buffers.written:
-                raise
-            raise type(error)(f"{error}; {self._name} had begun to write to its arguments") from error
-        finally:
-            trace.has_ended = True  # also where an interrupt has cut short the end of the trace
-
-    def _run_with_imports(self, trace: Trace, device_arrays: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        try:
-            imported = ImportedArrays(trace.buffers, device_arrays)
-        except errors.Error:
-            check_device_arguments(self._name, self.__wrapped__, args, kwargs)  # names the argument
-            raise
-        trace.buffers.scope.set_device(imported.device)
-        imported.enter_async()
-        imported_device = (imported.device,)
-        is_usual = context.current_devices() == imported_device
-        try:
-            with contextlib.nullcontext() if is_usual else context.override(devices=imported_device):
-                return self._run(trace, args, kwargs, imported)
-        finally:
-            imported.return_to_owners()
-
-    def _run(self, trace: Trace, args: Any, kwargs: Any, imported: ImportedArrays | None = None) -> Any:
-        argument_map = ArgumentMap(trace, imported)
-        # Calls on device arrays do not warn, nor do our own bodies by results that they do not use.
-        trace.computes_unread = imported is None and not self._is_from_library
-        roots = self.__wrapped__, args, kwargs
-        args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
-        trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
-        if trace.begun_capture is not None and trace.begun_capture.scalars:
-            args, kwargs = self._with_scalar_operands(trace, trace.begun_capture, args, kwargs)
-        listener = trace.buffers.scope.listener
-        if trace.analysis is not None and trace.analysis.has_risks:
-            trace.mark_not_replayable()
-            if listener is not None:
-                listener.mark_not_replayable()
-        try:
-            result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
-            del args, kwargs
-            if trace.begun_capture is not None:
-                trace.begun_capture.body_has_ended = True
-            if imported is None:
-                trace.finish(all_tracers(result))
-            else:
-                argument_map.compute_on_device(all_tracers(result), imported)
-            argument_map.write_back()
-            result = argument_map.to_caller(result, None if trace.capture is None else Scalar)
-            argument_map.forget_tracers()
-            are_tracers_left = trace.forget_tracers()
-            has_copies = argument_map.has_copies  # of which one may be kept, even one without tracers
-            if has_copies or are_tracers_left():
-                replace_escaped_tracers(
-                    (*roots, result), argument_map.leaf_to_caller, lambda: has_copies or are_tracers_left()
-                )
-                result = tree_map(result, argument_map.iterator_to_caller)
-            if imported is not None:
-                trace.finish(())
-        except BaseException as error:
-            restore = functools.partial(_restore_arrays, trace, argument_map, (*roots, error))
-            try:
-                restore()
-            except BaseException as second:
-                if not isinstance(second, Exception):  # an interrupt: its work is done again
-                    restore()
-                raise
-            raise
-        finally:
-            trace.has_stopped_deferring = True
-            trace.forget_tracers()
-            trace.memmaps.clear()
-        return result
-
-    def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:
-        """Return the analysis of a call; None if no instruction can reach memory past the trace."""
-        if self._is_from_library:
-            return None
-        for analysis in self._analyses:
-            if analysis.holds_for(args, kwargs):
-                break
-        else:
-            analysis = analyse(self.__wrapped__, args, kwargs)
-            computed_with = self._arguments_of(analysis.scalar_parameters)
-            self.scalar_arguments = computed_with & self.scalar_arguments if self._analyses else computed_with
-            self._analyses = [analysis, *self._analyses[: _MAX_ANALYSES - 1]]
-        return None if analysis.is_pure else analysis
-
-    def _arguments_of(self, parameters: frozenset[str]) -> frozenset[int | str]:
-        """Return the indices and the names of arguments for parameters of the function."""
-        names = self._parameter_names()
-        return parameters | {index for index, name in enumerate(names) if name in parameters}
-
-    def _parameter_names(self) -> tuple[str, ...]:
-        code = getattr(self.__wrapped__, "__code__", None)
-        return () if code is None else code.co_varnames[: code.co_argcount]
-
-    def _with_scalar_operands(self, trace: Trace, capture: Capture, args: Any, kwargs: Any) -> Any:
-        """Replace the numbers that the function only computes with by tracers of the capture's arrays."""
-        if not capture.scalars.keys() <= self.scalar_arguments:  # a call of another kind looks at one
-            capture.mark_not_replayable()
-            return args, kwargs
-        args, kwargs = list(args), dict(kwargs)
-        for key, array in capture.scalars.items():
-            arguments: Any = args if type(key) is int else kwargs
-            number, tracer = arguments[key], trace.tracer_for(array)
-            tracer.is_scalar, arguments[key] = True, tracer
-            if type(number) is float:
-                trace.weak_scalars.add(tracer.node, number)
-        return args, kwargs
+            tables = pandas_in((args, kwargs)) if has_foreign else []
+            return self._autotuned.run(arrays, args, kwargs, tables, has_failed_to_replay)  # type: ignore[no-any-return]
+        if signature is not None and traced.plans.may_capture(signature, is_warm=False):
+            return traced.capture(signature, args, kwargs)  # type: ignore[no-any-return]
+        known_scalars = traced.scalar_arguments
+        result = traced.run(traced.new_trace(), arrays, args, kwargs)
+        if signature is not None and traced.scalar_arguments is not known_scalars:
+            signature = host_replay.signature_of(traced, engine, args, kwargs)
+        traced.plans.note(signature)
+        return result  # type: ignore[no-any-return]
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Return the passes and breaks of a call.
@@ -549,20 +158,20 @@ class Fused(Generic[P, R]):
         (['mean', 'subtract'], ())
         """
         if context.is_only_numpy(context.checked_current_engine()):
-            return Explained(self._name, "numpy", (), ())
+            return Explained(self._traced.name, "numpy", (), ())
         device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
         if device_arrays:
             check_device_arguments("explain", self.__wrapped__, args, kwargs)
             with context.override(engine="cuda"):
                 return self._explain(
-                    *tree_map((args, kwargs), _read_unless_on_device("explain", device_arrays))
+                    *tree_map((args, kwargs), read_unless_on_device("explain", device_arrays))
                 )
         signature = self._signature_of_replay(args, kwargs)
-        plan = None if signature is None else self._plans.plan_of(signature)
+        plan = None if signature is None else self._traced.plans.plan_of(signature)
         if signature is not None and plan is not None:
             names = names_of(self.__wrapped__, args, kwargs)
             for key, array in signature.scalars.items():
-                names[id(array)] = key if type(key) is str else self._parameter_names()[key]  # type: ignore[index]
+                names[id(array)] = key if type(key) is str else self._traced.parameter_names()[key]  # type: ignore[index]
             return Explained.of_plan(plan, [names.get(id(array), "?") for array in signature.arrays])
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
 
@@ -570,25 +179,25 @@ class Fused(Generic[P, R]):
         """Return the signature of a call, on the engine that would replay it."""
         engine = context.current_engine()
         if engine == "auto":
-            best = self._best[_key_of_arrays(arrays_in([args, kwargs]))]
-            engine = best if isinstance(best, str) else engine
-        return host_replay.signature_of(self, engine, args, kwargs)
+            best = self._autotuned.best[key_of_arrays(arrays_in([args, kwargs]))]
+            engine = best.engine if type(best) is EngineChoice else engine
+        return host_replay.signature_of(self._traced, engine, args, kwargs)
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:
         args, kwargs = tree_map((args, kwargs), copied)
-        trace = Trace(self._name, HANDLERS, self._strict)
+        trace = self._traced.new_trace()
         trace.passes = []
         arrays = arrays_in([args, kwargs])
         trace.buffers.label(names_of(self.__wrapped__, args, kwargs))
         device_arrays = device_arrays_in((args, kwargs))
 
         def run() -> Call | None:
-            self._run_traced(trace, arrays, args, kwargs, device_arrays)
+            self._traced.run(trace, arrays, args, kwargs, device_arrays)
             return last_call()
 
         call, _ = collect_calls(run)
         return Explained(
-            self._name,
+            self._traced.name,
             trace.engine if call is None else call.engine,
             tuple(trace.passes),
             tuple(trace.breaks),
@@ -615,11 +224,23 @@ class Fused(Generic[P, R]):
         if is_known and self.__module__ != "__main__":
             return name
         unpickle = sys.modules["pycudakit"]._unpickle_fused  # noqa: SLF001  (stays when modules move)
-        return unpickle, (self._unfused if is_known else self.__wrapped__, self._strict)
+        return unpickle, (self._unfused if is_known else self.__wrapped__, self._traced.strict)
 
     def __repr__(self) -> str:
         """Show the wrapped function."""
         return f"<fused {self.__wrapped__!r}>"
+
+
+def _dispatcher(traced: TracedFunction) -> Dispatcher:
+    """Return the implementations of a function for arrays of other libraries."""
+    return Dispatcher(
+        traced.name,
+        traced,
+        traced.function,
+        on_dask=lambda *_: NotImplemented,  # the body runs on Dask's arrays
+        on_device=lambda args, kwargs: device_replay.call(traced, traced.run_on_devices, args, kwargs),
+        has_device_array=lambda value: bool(device_arrays_in(value)),
+    )
 
 
 def unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:
@@ -666,69 +287,6 @@ class BoundFused:
     def explain(self, *args: Any, **kwargs: Any) -> Explained:
         """Run the method on copies of its arrays, and return the passes and breaks of the call."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
-
-
-_MAX_KEYS = 256
-_PACKAGE = __name__.partition(".")[0] + "."
-_MAX_ANALYSES = 8
-_RUN_CODE = Fused._run.__code__  # noqa: SLF001
-_SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
-_TRIAL_SECONDS = 20e-3  # of all calls in NumPy: tracing and measuring take about as long
-_REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
-
-
-class _CallsLeft:
-    """The number of calls with small arguments that NumPy computes before the engines are tried."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def count(self) -> bool:
-        """Count a call; return False once none is left."""
-        self._left -= 1
-        return self._left >= 0
-
-
-def _key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return a key of arrays and numbers, by which the time of a call differs; None for other values."""
-    parts: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind is np.ndarray:
-            parts.append((value.shape, value.dtype))
-        elif kind is float:
-            parts.append(kind)
-        elif kind is int:
-            parts.append(value)
-        else:
-            return None
-    return tuple(parts)
-
-
-def _key_of_arrays(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the key of arrays, of which some may be memory maps."""
-    return _key_of(arrays) or _key_of([*map(as_plain_array, arrays)]) or ()
-
-
-def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:
-    """After an exception, sync the caller's arrays, and replace escaped tracers by arrays."""
-    error = roots[-1]
-    if isinstance(error, Exception) and not isinstance(error, errors.Error) and not ended_a_call(error):
-        with contextlib.suppress(Exception):  # of an operation that raised this error
-            trace.compute(trace.deferred())  # which may have to warn
-    # After an engine failure, device data may be lost; the error already reports that.
-    with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
-        trace.buffers.sync_all_to_caller()
-        argument_map.write_back()
-        replace_escaped_tracers(roots, argument_map.leaf_to_caller)
-
-
-def _read_unless_on_device(title: str, device_arrays: Sequence[Any]) -> Callable[[Any], Any]:
-    """Return a function that reads an argument, except for device arrays, which it returns as they are."""
-    device_ids = {id(device) for device in device_arrays}
-    return lambda value: value if id(value) in device_ids else read(value, title)
 
 
 @overload

@@ -37,6 +37,7 @@ from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, late_bound, native_call
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.execute.capture import NotReplayableError, key_of_constant
 from pycudakit.fusing.guards import MAX_DEPTH, ImpureError
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.background_jit import compile_requested
@@ -58,10 +59,6 @@ pk_reduce_several pk_resize pk_scan pk_take pk_weighted_histogram"""
 _REPLAYABLE = frozenset(_ENTRIES.split())
 _REPLAYABLE_PREFIXES = ("pk_argsort_", "pk_matmul_", "pk_searchsorted_", "pk_sort_")
 _INTEGERS = [code for code, dtype in enumerate(abi.TYPES) if dtype.kind in "iu"]
-
-
-class _NotReplayableError(Exception):
-    """The call cannot be replayed."""
 
 
 # ---- Signatures --------------------------------------------------------------------------------------
@@ -93,7 +90,7 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
         keyword = tuple(
             [(name, _key_of_argument(each, arrays, seen, allow_lists)) for name, each in kwargs.items()]
         )
-    except (_NotReplayableError, ImpureError, ValueError):
+    except (NotReplayableError, ImpureError, ValueError):
         return None
     locations = {(stream, gpu) for _, _, stream, gpu in seen}
     if len(locations) != 1 or _any_overlap([memory for memory, *_ in seen]):
@@ -114,19 +111,16 @@ def _key_of_argument(
 ) -> Any:
     """Return the part of the key for one argument; append device arrays to `arrays` and `seen`."""
     kind = type(value)
-    if kind in (bool, int, str, type(None), type):
-        return kind, value
-    if kind is float:
-        return kind, value.hex()
     if (kind is tuple or (kind is list and allow_lists)) and depth < MAX_DEPTH:
         return kind, tuple([_key_of_argument(part, arrays, seen, allow_lists, depth + 1) for part in value])
-    if isinstance(value, (np.dtype, np.generic)):
-        return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
-    if value is Ellipsis or value is np._NoValue:  # noqa: SLF001
-        return kind
     library = library_of_type(kind)
-    if library is None or not library.is_on_device(value):
-        raise _NotReplayableError
+    if library is None:
+        key = kind if value is Ellipsis or value is np._NoValue else key_of_constant(value)  # noqa: SLF001
+        if key is None:
+            raise NotReplayableError
+        return key
+    if not library.is_on_device(value):
+        raise NotReplayableError
     for place, array in enumerate(arrays):
         if array is value:
             return place
@@ -134,13 +128,13 @@ def _key_of_argument(
         inspected = library.inspect(value)
         gpu = 0 if has_one_device() else library.device_index(value)
     except INSPECT_ERRORS:
-        raise _NotReplayableError from None
+        raise NotReplayableError from None
     if inspected is None or inspected[0][3]:  # a read-only array
-        raise _NotReplayableError
+        raise NotReplayableError
     (name, shape, strides, _), address, stream = inspected
     dtype = numpy_dtype(name)
     if dtype is None or not (address and math.prod(shape)):
-        raise _NotReplayableError
+        raise NotReplayableError
     arrays.append(value)
     item = dtype.itemsize
     memory = extent(shape, contiguous_strides(shape, item) if strides is None else strides, item, address)
@@ -258,7 +252,7 @@ class CapturedCall:
             bound_arguments = [
                 self._bind_argument(kind, value, shape) for kind, value in zip(kinds, arguments, strict=True)
             ]
-        except _NotReplayableError:
+        except NotReplayableError:
             return self.mark_not_replayable()
         self._add(self._entry(name, *bound_arguments))
         return None
@@ -272,7 +266,7 @@ class CapturedCall:
         self._new = [(None, address, shape, dtype) for _, address, shape, dtype in self._new]
         try:
             self._template = _template_of(result, indices)
-        except _NotReplayableError:
+        except NotReplayableError:
             return False
         return self._is_valid and bool(self._entry_arguments) and self.bytes <= _MAX_BYTES
 
@@ -329,12 +323,12 @@ class CapturedCall:
     def _copied(self, table: Array, shape: Array | None) -> Array:
         """Copy a table that an entry reads on the host, and the numbers whose addresses it contains."""
         if table.nbytes > _MAX_COPIED_BYTES:
-            raise _NotReplayableError
+            raise NotReplayableError
         table = table.copy()
         if table.dtype == abi.BINS and any(
             row["edges"] and not self._is_in_resident_range(int(row["edges"])) for row in table
         ):
-            raise _NotReplayableError
+            raise NotReplayableError
         for row in table if table.dtype == abi.OPERAND else ():
             address = int(row["address"])
             if address == 0 or self._is_in_resident_range(address):
@@ -342,7 +336,7 @@ class CapturedCall:
             strides = row["strides"]
             is_scalar = not (strides if shape is None else strides[: shape.size][shape > 1]).any()
             if not is_scalar or row["flags"]:
-                raise _NotReplayableError
+                raise NotReplayableError
             strides[:] = 0
             number = np.empty((), abi.TYPES[int(row["type"])])
             ctypes.memmove(address_of(number), address, number.nbytes)
@@ -410,7 +404,7 @@ def _template_of(result: Any, indices: dict[int, int]) -> Any:
     if id(result) in indices:
         return indices[id(result)]
     if not isinstance(result, (list, tuple)):
-        raise _NotReplayableError
+        raise NotReplayableError
     kind: Any = type(result)
     make = kind._make if hasattr(kind, "_fields") else kind
     return make, [_template_of(part, indices) for part in result]

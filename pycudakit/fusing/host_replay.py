@@ -22,6 +22,7 @@ from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context
+from pycudakit._runtime.call_log import Noted, Reason
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import collect_calls, log_fused_call
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
@@ -169,7 +170,7 @@ class PlanCache:
         self.captured = 0  # paths so far
         _caches.add(self)
 
-    def replay(self, signature: Signature, reason: str) -> Any:
+    def replay(self, signature: Signature, reason: Reason) -> Any:
         """Replay a call; return NotImplemented if it has no plan, or must be traced to warn.
 
         The call log gets the reason for the engine.
@@ -277,7 +278,7 @@ def release() -> None:
 hardware.on_release.append(release)
 
 
-def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> Any:
+def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: Reason) -> Any:
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
     numpy_seconds: list[float] = []
@@ -291,7 +292,7 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: str) -> An
     if result is not NotImplemented:
         seconds = time.perf_counter() - began
         # The calls of a plan say that they are replayed, those of host calls do not.
-        other_reason = f"{reason}; replayed" if tree.has_host_calls or not calls else ""
+        other_reason = Noted(reason, "replayed") if tree.has_host_calls or not calls else ""
         log_fused_call(tree.function, calls, seconds, sum(numpy_seconds), tree.breaks, other_reason)
     return result
 

@@ -49,6 +49,10 @@ def test_reasons_have_the_estimates():
     assert str(below) == "auto: cpu 1 ms (numpy below 1,234 elements); cuda not estimated"
     tiny = Estimates("numpy", 4e-9, 7.1e-6, None, status(False), by_size=True)
     assert str(tiny) == "auto: numpy under 0.001 ms, cpu 0.0071 ms; cuda not available: no driver"
+    compared = Estimates(
+        "cpu", **seconds, cuda=9e-3, cuda_status=status(True), measured=frozenset({"cpu", "numpy"})
+    )
+    assert str(compared) == "auto: cpu 0.4 ms, numpy 2.1 ms (measured), cuda 9 ms (estimated)"
 
 
 def test_reasons_of_choices(pretend):

@@ -135,8 +135,17 @@ def test_a_function_without_a_pass(engine):
     assert (call.engine, call.passes) == ("numpy", ())
     assert call.reason == "graph breaks: numpy.linalg.svd()"
     assert call.rest[0].seconds == pytest.approx(call.seconds, rel=0.9)
-    pk.fuse(lambda x: x)(X)
+    pk.fuse(lambda x: x[:3])(X)
     assert pk.last_call().reason == "nothing to compute"
+
+
+def test_a_function_of_few_elements(engine):
+    fused = pk.fuse(lambda x: x[0] * 2 + 1, strict=True)
+    fused(X)
+    call = pk.last_call()
+    assert (call.function, call.engine) == ("<lambda>", "numpy")
+    assert call.reason == "NumPy computes operations of few elements"
+    assert call.seconds > 0
 
 
 def test_a_function_of_other_objects(engine):

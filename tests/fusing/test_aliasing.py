@@ -873,8 +873,8 @@ def test_functions_without_risky_instructions_fuse_as_before(engine, body, make,
     fused = pk.fuse(body)
     with pk.engine("cpu" if engine == "auto" else engine):
         passes = len(fused.explain(*make()).passes)
-        assert fused._analyses[0].is_pure
-        monkeypatch.setattr(type(fused), "_analysis_of", lambda *_: None)
+        assert fused._traced.analyses[0].is_pure
+        monkeypatch.setattr(type(fused._traced), "_analysis_of", lambda *_: None)
         assert passes == len(fused.explain(*make()).passes)
 
 

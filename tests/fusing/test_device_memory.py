@@ -12,6 +12,7 @@ from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._runtime.engine_choice import EngineChoice
 
 N = 300_000
 
@@ -236,7 +237,7 @@ def test_a_generator_draws_again_where_the_gpu_failed(library, monkeypatch):
     function = pk.fuse(lambda generator, x: x * 2 + generator.standard_normal(x.size))
     ours, theirs, x = library.random.default_rng(7), library.random.default_rng(7), np.ones(50_000)
     want = function.__wrapped__(theirs, x)
-    function._best[((x.shape, x.dtype),)] = "cuda"
+    function._autotuned.best[((x.shape, x.dtype),)] = EngineChoice("body", "cuda", "auto: cuda 1 ms")
     monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", "1")
     with pk.engine("auto"), pytest.warns(RuntimeWarning, match="took over|takes over"):
         result = function(ours, x)

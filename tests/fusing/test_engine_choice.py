@@ -1,5 +1,6 @@
 """The engine that `auto` chooses for a fused function, by estimated and by measured times."""
 
+import re
 import time
 
 import numpy as np
@@ -10,7 +11,7 @@ from fusing.test_in_place_writes import WRITES
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
-from pycudakit.fusing import api
+from pycudakit.fusing import autotuning
 from pycudakit.fusing.schedule import cost
 from pycudakit.fusing.trace.current_trace import current_trace
 
@@ -26,7 +27,7 @@ def measured(monkeypatch):
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
     monkeypatch.setattr(
-        cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", "")
+        cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", "no GPU")
     )
 
 
@@ -59,16 +60,37 @@ def test_reasons_of_measured_calls(measured):
     def body(x):
         return np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x)))
 
-    reasons = []
+    reasons, of_passes = [], []
     with pk.engine("auto"):
         for _ in range(CALLS + 2):
             body(np.linspace(0, 1, 100_000))
             reasons.append(pk.last_call().reason)
+            of_passes += [one.reason for one in pk.last_call().passes]
+    assert of_passes
+    assert [reason for reason in of_passes if not reason.startswith("auto: ")] == []
     assert [reason for reason in reasons if not reason.startswith("auto: ")] == []
     assert reasons[1] == "auto: the engines are compared"  # it is captured
     assert reasons[2] == "auto: the engines are compared; replayed"
-    chosen = {"auto: the CPU engine is fastest; replayed", "auto: NumPy is fastest at this size"}
-    assert reasons[-1] in chosen
+    times = r"auto: (cpu [\d.]+ ms, numpy [\d.]+ ms|numpy [\d.]+ ms, cpu [\d.]+ ms) \(measured\)"
+    assert re.fullmatch(times + "; cuda not available: no GPU(; replayed)?", reasons[-1])
+
+
+def test_the_reason_of_a_fused_call_has_its_engines_time(measured):
+    @pk.fuse
+    def body(x):
+        if current_trace() is None:
+            time.sleep(SLOW)
+        return np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x)))
+
+    assert engines_of(body, np.linspace(0, 1, 100_000))[-1] == "cpu"
+    numpy_milliseconds = re.search(r", numpy ([\d.]+) ms", pk.last_call().reason)
+    assert 1e3 * SLOW <= float(numpy_milliseconds[1]) < 10e3 * SLOW
+    with pk.engine("auto"), pk.profile() as profile:  # calls in a profile are not replayed
+        body(np.linspace(0, 1, 100_000))
+    (call,) = profile.calls
+    assert call.reason.startswith("auto: cpu ")
+    assert "(measured)" in call.reason
+    assert "the requested engine" not in str(profile)
 
 
 def test_other_numbers_are_not_compared(measured):
@@ -128,7 +150,7 @@ def test_passes_are_given_up(engine):
 def test_engines_with_close_estimates_are_measured(monkeypatch):
     monkeypatch.setattr(cost.Costs, "cuda", 2e-3)
     costs = cost.Costs(numpy=3.5e-3, cpu=1.5e-3, replayed=1e-3)
-    assert costs.best() == "cpu"
+    assert costs.best().engine == "cpu"
     assert cost.candidates(costs.estimates(may_replay=False)) == ["cpu", "cuda", "numpy"]
     assert cost.candidates(costs.estimates(may_replay=True)) == ["cpu", "cuda"]
     autotuner = cost.Autotuner({"n": 3}, ["cpu", "cuda"])
@@ -136,8 +158,10 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
     chosen = []
     for seconds in (5e-3, 90e-3, 3e-3, 2e-3):  # the first call on an engine may compile
         engine = autotuner.next_engine({"n": 3})
-        chosen.append((engine, autotuner.record_time(engine, seconds)))
+        best = autotuner.record_time(engine, seconds)
+        chosen.append((engine, best and best.engine))
     assert chosen == [("cpu", None), ("cuda", None), ("cpu", None), ("cuda", "cuda")]
+    assert str(best).startswith("auto: cuda 2 ms, cpu 3 ms (measured)")
 
 
 def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
@@ -156,7 +180,9 @@ def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
             measured.append(autotuner.next_engine({}))
             best = autotuner.record_time(measured[-1], times[measured[-1]])
         assert list(dict.fromkeys(measured)) == order
-        assert best == min(order, key=times.get)
+        assert best.engine == min(order, key=times.get)
+        is_estimated = len(order) < 3
+        assert ("(estimated)" in str(best)) == is_estimated
 
 
 def test_numpy_is_measured_again_only_if_it_is_close():
@@ -167,7 +193,7 @@ def test_numpy_is_measured_again_only_if_it_is_close():
             engine = autotuner.next_engine({})
             chosen.append(engine)
             best = autotuner.record_time(engine, 4e-3 if engine == "cpu" else numpy_seconds)
-        assert (chosen, best) == (order, "cpu")
+        assert (chosen, best.engine) == (order, "cpu")
 
 
 def test_a_call_without_arrays_says_nothing_about_arrays_in_a_container():
@@ -188,14 +214,14 @@ def test_engines_of_calls_used_lately_are_kept():
         for number in range(2000):
             function(x, number)
             function(x, 7)
-    assert function._best[(x.shape, x.dtype), 7] == "numpy"
-    assert len(list(function._best.live_values())) <= 256
+    assert function._autotuned.best[(x.shape, x.dtype), 7].engine == "numpy"
+    assert len(list(function._autotuned.best.live_values())) <= 256
 
 
 @pytest.mark.parametrize("arguments", [(), (3,), (2.5,)])
 def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments):
-    monkeypatch.setattr(api, "_REPLAY_SECONDS", 0.0)
-    monkeypatch.setattr(api, "_TRIAL_SECONDS", 1e-3)
+    monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 1e-3)
     monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
 
     @pk.fuse
@@ -212,11 +238,11 @@ def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkey
             engines.append(pk.last_call().engine)
     assert engines[0] == "numpy"
     assert "cpu" in engines
-    assert body._best[((x.shape, x.dtype),)] == engines[-1]
+    assert body._autotuned.best[((x.shape, x.dtype),)].engine == engines[-1]
 
 
 def test_short_functions_of_small_arrays_stay_in_numpy(monkeypatch):
-    monkeypatch.setattr(api, "_REPLAY_SECONDS", 1.0)
-    monkeypatch.setattr(api, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 1.0)
+    monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 0.0)
     function = pk.fuse(lambda x: x + 1)
     assert {*engines_of(function, np.ones(10)), *engines_of(function, np.ones(10))} == {"numpy"}

@@ -167,7 +167,7 @@ def test_functions_without_a_risky_instruction(function):
     x = np.linspace(1, 2, 20_000)
     with pk.engine("cpu"):
         fused(x)
-    (analysis,) = fused._analyses
+    (analysis,) = fused._traced.analyses
     assert not analysis.unanalysed
     assert [risk.reason for risk in analysis.risks] == []
 
@@ -234,7 +234,7 @@ def test_generators_partials_patterns_and_globals_are_analysed(function, monkeyp
             results.append((*result, CALLS) if type(result) is tuple else (result, CALLS))
         for mine, numpys in zip(*results, strict=True):
             np.testing.assert_array_equal(mine, numpys)
-    (analysis,) = fused._analyses
+    (analysis,) = fused._traced.analyses
     assert not analysis.unanalysed
     assert [risk.reason for risk in analysis.risks] == []
 
@@ -316,7 +316,7 @@ def test_risks_in_generators_partials_and_patterns(function):
         with pk.engine("cpu"):
             results.append((run(x, thing), x))
     np.testing.assert_array_equal(results[1], results[0])
-    (analysis,) = fused._analyses
+    (analysis,) = fused._traced.analyses
     assert not analysis.unanalysed
     assert analysis.risks
 
@@ -420,7 +420,7 @@ def test_fused_partials_are_analysed():
     with pk.engine("cpu"):
         np.testing.assert_array_equal(fused(x), partial(x))
         np.testing.assert_array_equal(fused(x, limit=0.25), partial(x, limit=0.25))
-    assert not any(analysis.unanalysed for analysis in fused._analyses)
+    assert not any(analysis.unanalysed for analysis in fused._traced.analyses)
 
 
 def np_where(y, x, limit):
@@ -445,8 +445,8 @@ def test_bound_methods_and_callable_objects_are_analysed():
         with pk.engine("cpu"):
             for own.dt in (0.5, 2.5, np.float32(2)):
                 np.testing.assert_array_equal(fused(x), x * own.dt)
-        assert [len(analysis.risks) for analysis in fused._analyses] == [count] * 2
-        assert not any(analysis.unanalysed for analysis in fused._analyses)
+        assert [len(analysis.risks) for analysis in fused._traced.analyses] == [count] * 2
+        assert not any(analysis.unanalysed for analysis in fused._traced.analyses)
 
 
 def test_an_unknown_opcode_makes_a_function_unanalysed(monkeypatch):
@@ -479,7 +479,7 @@ def test_an_analysis_does_not_hold_for_more_arguments():
             x, thing = np.ones(20_000), Thing()
             thing.u = x
             np.testing.assert_array_equal(call(x, thing), np.full(20_000, 2.0))
-    assert len(fused._analyses) == 3
+    assert len(fused._traced.analyses) == 3
 
 
 def test_explain_lists_lines_that_prevent_fusing():

@@ -77,6 +77,24 @@ def are_themselves(x):
     ]
 
 
+def first_power(x):
+    matrix = x.reshape(10, 20, 100)[:, :, :20]
+    power = np.linalg.matrix_power(matrix, np.int8(1))
+    power[0, 0, 0] = 7
+    return power is matrix, power, np.linalg.matrix_power(matrix, 2) is matrix, x.sum()
+
+
+def test_the_first_power_is_the_matrix(engine, x):
+    function, ours = pk.fuse(first_power), x.copy()
+    for _ in range(4):
+        numpys = ours.copy()
+        assert_same(function(ours), first_power(numpys))
+        np.testing.assert_array_equal(ours, numpys)
+    square = np.eye(3)
+    assert pk.linalg.matrix_power(square, 1) is square
+    assert pk.fuse(lambda a: np.linalg.matrix_power(a, 1))(square) is square
+
+
 def bases(x):
     y = x + 1
     squares = y.reshape(100, -1)

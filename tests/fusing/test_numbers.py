@@ -129,7 +129,7 @@ def test_numbers_that_stay_deferred(engine, function):
     x = integers(20_000)
     with pk.engine("cpu" if engine == "auto" else engine):
         assert described(fused(x)) == described(function(x))
-    (analysis,) = fused._analyses
+    (analysis,) = fused._traced.analyses
     assert analysis.concrete_numbers == {}
     assert analysis.is_pure
 
@@ -188,7 +188,7 @@ def test_every_number_of_an_unanalysed_function_is_a_scalar(engine, monkeypatch)
     fused = pk.fuse(body)
     with pk.engine("cpu" if engine == "auto" else engine):
         got = described(fused(x))
-    assert fused._analyses[0].unanalysed
+    assert fused._traced.analyses[0].unanalysed
     assert [name for name, *_ in recorder.seen] == ["float64"]
     assert got == described(body(x))
 

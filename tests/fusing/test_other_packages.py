@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit.fusing.schedule.cost import Costs
 
 SIZE = 20_000
@@ -380,7 +381,7 @@ def test_arrays_after_the_fall_back_to_numpy(other, x, monkeypatch):
         return own.callback(y), own.helper(y), y
 
     own, want = Own(other), np.where(x.sum() > 0, x * 2 + 1, x * 2)
-    body._best[((x.shape, x.dtype),)] = "cpu"
+    body._autotuned.best[((x.shape, x.dtype),)] = EngineChoice("body", "cpu", "auto: cpu 1 ms")
     with pk.engine("auto"):
         got = body(own, x)
     for mine, numpys in zip(got, (want + 1, want - 2 + np.ones(x.shape), want), strict=True):

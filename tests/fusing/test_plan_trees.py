@@ -27,7 +27,7 @@ def is_replayed():
 
 
 def tree_of(fused):
-    (tree,) = fused._plans.trees()
+    (tree,) = fused._traced.plans.trees()
     return tree
 
 
@@ -186,7 +186,7 @@ def test_turns_of_a_loop_that_looks_are_not_computed_again(engine):
     for turns in (4, 4, 20, 20):
         assert_same(fused(c, turns), escapes(c, turns))
         if engine in NAMED and turns == 20:
-            plans = fused._plans.plans()
+            plans = fused._traced.plans.plans()
             lengths.append(max(len(each.arguments[0]) for plan in plans for each in plan.requests))
     assert all(length < 60 for length in lengths)
 
@@ -357,7 +357,7 @@ def test_calls_that_never_repeat_a_path(engine):
     for seed in range(20):
         x, y = numbers(2000, seed), numbers(2000, seed + 99)
         assert_same(fused(x, y), body(x, y))
-    assert fused._plans.captured <= 6
+    assert fused._traced.plans.captured <= 6
 
 
 def test_a_path_that_does_not_agree_replaces_the_others():
@@ -413,7 +413,7 @@ def test_auto_replays_solvers(monkeypatch):
             expected = body(u.copy(), 0.01)
             np.testing.assert_allclose(fused(u, 0.01), expected, rtol=1e-9)
     if pk.engines()["cpu"]:
-        assert fused._plans.captured
+        assert fused._traced.plans.captured
 
 
 # ---- Random programs -----------------------------------------------------------------------------------

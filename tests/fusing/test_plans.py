@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import api, host_replay
+from pycudakit.fusing import autotuning, host_replay
 from pycudakit.fusing.execute import capture, numpy_matmul
 from pycudakit.fusing.execute.plan import PlanRun
 from pycudakit.fusing.schedule import cost
@@ -540,7 +540,7 @@ def test_a_recurrence_is_not_computed_from_its_begin_at_each_step(engine):
     for seed in range(5):
         r = numbers(120, seed=seed) / 120
         np.testing.assert_array_equal(fused(r), levinson(r))
-    plans = fused._plans.plans()
+    plans = fused._traced.plans.plans()
     if engine == "auto":  # which may run it in NumPy
         return
     (plan,) = plans
@@ -575,7 +575,7 @@ def test_few_signatures_are_kept(engine, monkeypatch):
     for _ in range(3):
         for size in range(1, 9):
             np.testing.assert_array_equal(fused(np.ones(size)), np.full(size, 2.0))
-    assert len(fused._plans.plans()) <= 3
+    assert len(fused._traced.plans.plans()) <= 3
 
 
 def test_little_memory_is_kept(engine, monkeypatch):
@@ -617,7 +617,7 @@ def test_auto_replays_loops_of_small_arrays(monkeypatch):
             fused(u, 600)
             assert time.perf_counter() - began < 20
             np.testing.assert_allclose(u, expected, rtol=1e-9)
-        plans = fused._plans.plans()
+        plans = fused._traced.plans.plans()
     if pk.engines()["cpu"]:
         assert plans
 
@@ -652,7 +652,7 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
 
 def test_auto_leaves_small_arrays_to_numpy_from_a_graph_break_on(monkeypatch):
     monkeypatch.setattr(cost, "_PATIENCE_RATIO", 10_000)
-    monkeypatch.setattr(api, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
     captures = []
     begin = capture.Capture.__init__
 
@@ -692,7 +692,7 @@ def test_a_plan_is_data():
     with pk.engine("cpu"):
         for _ in range(2):
             fused(numbers(9, 40))
-        (plan,) = fused._plans.plans()
+        (plan,) = fused._traced.plans.plans()
         x = numbers(9, 40, seed=5)
         run = PlanRun(pickle.loads(pickle.dumps(plan)))
         result = run.result(run.compute([x], [x.ctypes.data], "replayed"))
@@ -778,7 +778,7 @@ def test_without_numpys_loops(engine, monkeypatch):
     for seed in range(4):
         a, b = numbers(7, 8, seed=seed), numbers(8, 3, seed=seed)
         np.testing.assert_allclose(fused(a, b), a @ b, rtol=1e-14)
-    assert not any(plan.requests for plan in fused._plans.plans())
+    assert not any(plan.requests for plan in fused._traced.plans.plans())
     assert is_replayed() == (engine == "cpu")
 
 

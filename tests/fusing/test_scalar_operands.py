@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import api
+from pycudakit.fusing import autotuning
 from pycudakit.fusing.schedule import cost
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
@@ -85,7 +85,7 @@ def test_other_values_find_the_plan(engine, name, dtype, kind):
             np.testing.assert_array_equal(one, third)
         fused(x, t)
         assert is_replayed() == (i > 0)
-    assert len(fused._plans.plans()) == 1
+    assert len(fused._traced.plans.plans()) == 1
 
 
 @given(st.floats(), st.sampled_from([np.float64, np.float32]))
@@ -256,7 +256,7 @@ def test_it_is_known_which_bodies_look(engine, body):
         pytest.skip("NumPy may run it")
     fused = pk.fuse(body)
     fused(numbers("f8"), 0.5)
-    assert fused.scalar_arguments.isdisjoint({1, "t"})
+    assert fused._traced.scalar_arguments.isdisjoint({1, "t"})
 
 
 def test_keywords_and_methods(engine):
@@ -323,7 +323,7 @@ def test_numpy_runs_the_rest_of_a_late_capture(monkeypatch):
         return y
 
     fused = pk.fuse(body)
-    monkeypatch.setattr(api, "MAX_PATIENCE", 0.0)
+    monkeypatch.setattr(autotuning, "MAX_PATIENCE", 0.0)
     monkeypatch.setattr(cost, "_MIN_PATIENCE", 0.0)
     with pk.engine("auto"):
         for t in (0.5, 0.75, 0.25, 0.5, 1.5):
@@ -347,5 +347,5 @@ def test_auto_measures_though_the_number_changes():
         for i in range(12):
             fused(x, 0.5 + i / 16)
         assert is_replayed() or pk.last_call().engine == "numpy"
-    engines = [plan.engine for plan in fused._plans.plans()]
+    engines = [plan.engine for plan in fused._traced.plans.plans()]
     assert len(set(engines)) == len(engines)

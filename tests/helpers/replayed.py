@@ -56,11 +56,11 @@ def _check_plan(function, signature, args, kwargs):
     counts["calls"] += 1
     try:
         trace = Trace("traced", HANDLERS, strict=False)
-        expected = function._run_traced(trace, traced.arrays, traced.args, traced.kwargs)
+        expected = function.run(trace, traced.arrays, traced.args, traced.kwargs)
     except Exception:  # noqa: BLE001  (which the call raises again)
         return
     capture = Capture(captured.arrays)
-    result = function._run_captured(captured.args, captured.kwargs, capture)
+    result = function.run_captured(captured.args, captured.kwargs, capture)
     path = lower(capture, "replayed", result)
     result = tree_map(result, lambda value: value.number if type(value) is Scalar else value)
     _assert_same_calls(expected, traced, result, captured)
@@ -78,7 +78,7 @@ def _check_plan(function, signature, args, kwargs):
         if result is not NotImplemented:
             counts["replays"] += 1
             trace = Trace("traced", HANDLERS, strict=False)
-            expected = function._run_traced(trace, traced.arrays, traced.args, traced.kwargs)
+            expected = function.run(trace, traced.arrays, traced.args, traced.kwargs)
             _assert_same_calls(expected, traced, result, replayed)
 
 

@@ -5,6 +5,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit._native import hardware
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit.fusing.schedule import cost
 
 
@@ -26,7 +27,7 @@ def requests_of(function, arguments, engine, calls):
             copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
             result = fused(*copies)
         assert (pk.last_call().engine, pk.last_call().reason.endswith("replayed")) == ("cuda", True)
-    (plan,) = fused._plans.plans()
+    (plan,) = fused._traced.plans.plans()
     return (copies, result), len(plan.order)
 
 
@@ -42,3 +43,24 @@ def test_plans_under_auto_are_those_of_cuda(gpu, monkeypatch):
         assert_array_equal(got[0], want[0])
         if wanted is not None:
             assert_array_equal(result, wanted)
+
+
+def test_rows_of_profiles_have_the_reason_of_auto(gpu):
+    del gpu
+    fused, x = pk.fuse(normalise), np.random.default_rng(0).random((300, 1000))
+    fused._autotuned.best[((x.shape, x.dtype),)] = EngineChoice("normalise", "cuda", "auto: cuda 1 ms")
+    with pk.engine("auto"), pk.profile() as profile:
+        fused(x)
+    (call,) = profile.calls
+    assert (call.engine, {one.engine for one in call.passes}) == ("cuda", {"cuda"})
+    assert {call.reason, *(one.reason for one in call.passes)} == {"auto: cuda 1 ms"}
+
+
+def test_the_reason_for_arrays_on_a_gpu(cupy_library):
+    fused, x = pk.fuse(normalise), cupy_library.up(np.random.default_rng(0).random((300, 1000)))
+    for engine, reason in (("auto", "auto: arrays on a GPU"), ("cuda", "the requested engine")):
+        with pk.engine(engine), pk.profile() as profile:
+            for _ in range(3):
+                fused(x)
+        for call in profile.calls:
+            assert (call.reason, {one.reason for one in call.passes}) == (reason, {reason})

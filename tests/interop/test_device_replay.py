@@ -215,7 +215,7 @@ def test_a_fused_function_called_by_a_fused_function(replayed, monkeypatch, is_s
     # Other tests may have looked up `pk.Fused`; the `__module__` of a method is never renamed.
     monkeypatch.setattr(kind, "__module__", "pycudakit" if is_shown else kind.__call__.__module__)
     fused = pk.fuse(_calls_a_fused_function)
-    assert fused.guards is not None
+    assert fused._traced.guards is not None
     for factor in (3.0, 0.5):  # the inner function reads it as a global
         monkeypatch.setitem(globals(), "FACTOR", factor)
         count = replayed.count

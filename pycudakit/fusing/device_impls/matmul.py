@@ -236,10 +236,14 @@ if hasattr(np, "vecdot"):
         return found
 
 
-def matrix_power(trace: Trace, a: Any, n: Any) -> Any:
-    """Compute a positive matrix power by repeated squaring."""
-    is_square = type(a) is Tracer and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
-    if not is_square or type(n) is not int or n < 1:
-        return NotImplemented
-    result = power_by_squaring(a, n, lambda x, y: trace.call(np.matmul, (x, y), {}))
-    return result.copy() if result is a else result
+def matrix_power_or(fallback: Handler) -> Handler:
+    """Wrap a handler: on a device, compute positive matrix powers by squaring; the power 1 is the array."""
+
+    def handle(trace: Trace, a: Any, n: Any) -> Any:
+        is_square = type(a) is Tracer and a.ndim > 1 and a.shape[-1] == a.shape[-2]
+        is_positive = isinstance(n, (int, np.integer)) and n >= 1
+        if is_square and is_positive and (n == 1 or (trace.buffers.scope.is_open and a.size)):
+            return power_by_squaring(a, int(n), lambda x, y: trace.call(np.matmul, (x, y), {}))
+        return fallback(trace, a, n)
+
+    return handle

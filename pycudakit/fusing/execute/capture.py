@@ -215,7 +215,7 @@ class Capture:
         self._by_owner: dict[int, Memory] = {}
         self._owners: dict[int, Array] = {}  # by serial number
         self.segments = [CapturedSegment()]
-        self.breaks: list[Break] = []  # the graph breaks that begin segments
+        self.breaks: list[Break] = []  # the graph breaks that replays have, too
         self._request_count = 0
         self._bytes = 0
         self.is_valid = True
@@ -242,7 +242,7 @@ class Capture:
         if not self.body_has_ended:
             self.mark_not_replayable()
 
-    def add_branch(self, array: Array, graph_break: Break) -> None:
+    def add_branch(self, array: Array) -> None:
         """Note that Python branches on a number: a new segment begins, unless it is a constant."""
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is not None and memory.is_constant:
@@ -256,7 +256,6 @@ class Capture:
         segment = self.segments[-1]
         segment.condition, segment.outcome = array, bool(array)
         self.segments.append(CapturedSegment())
-        self.breaks.append(graph_break)
 
     def _can_end_segment(self) -> bool:
         segments = len(self.segments)

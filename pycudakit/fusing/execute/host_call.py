@@ -8,7 +8,7 @@ may depend on values; they select the next segment, as the truth value of a cond
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
+from pycudakit.fusing.memory.pytree import map_arguments
 
 
 class ArrayOperand(NamedTuple):
@@ -58,23 +59,31 @@ class HostCall(NamedTuple):
 
     def reads(self) -> frozenset[int]:
         """Return the serial numbers of the computed arrays that it reads or writes."""
-        leaves = _leaves([self.arguments, self.keywords])
-        return frozenset(each.serial for each in leaves if type(each) is ArrayOperand and each.argument < 0)
+        operands = [each for each in self._leaves() if type(each) is ArrayOperand]
+        return frozenset([each.serial for each in operands if each.argument < 0])
 
     def has_constant(self, array: Array) -> bool:
         """Return True if an array is one of its constants."""
-        return any(array is each for each in _leaves([self.arguments, self.keywords]))
+        return any(array is each for each in self._leaves())
 
     def compute(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
         """Call the function."""
-        given = _bound(self.arguments, arguments, arrays)
-        return self.function(*given, **_bound(self.keywords, arguments, arrays))
+
+        def bound(part: Any) -> Any:
+            return part.value(arguments, arrays) if type(part) is ArrayOperand else part
+
+        return self.function(*map_arguments(self.arguments, bound), **map_arguments(self.keywords, bound))
 
     def identity(self) -> str:
         """Return a text of all that makes calls equal: function, constants, layouts and serial numbers."""
         function: Any = self.function
         name = function.__module__, function.__qualname__, id(getattr(function, "__self__", None))
-        return repr((name, _described([self.arguments, self.keywords])))
+        return repr((name, map_arguments([self.arguments, self.keywords], _described)))
+
+    def _leaves(self) -> list[Any]:
+        leaves: list[Any] = []
+        map_arguments([self.arguments, self.keywords], leaves.append)
+        return leaves
 
 
 def results_of(value: Any) -> list[Array] | None:
@@ -120,43 +129,7 @@ def operand_in(
     return ArrayOperand(argument, serial, is_whole, offset, *layout, is_scalar, is_weak)
 
 
-def _bound(part: Any, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
-    kind = type(part)
-    if kind is ArrayOperand:
-        return part.value(arguments, arrays)
-    if kind is tuple or kind is list:
-        return kind([_bound(each, arguments, arrays) for each in part])
-    if kind is dict:
-        return {name: _bound(each, arguments, arrays) for name, each in part.items()}
-    if kind is slice:
-        return slice(*[_bound(each, arguments, arrays) for each in (part.start, part.stop, part.step)])
-    return part
-
-
-def _parts(value: Any) -> Sequence[Any]:
-    kind = type(value)
-    if kind is dict:
-        return list(value.values())
-    if kind is slice:
-        return value.start, value.stop, value.step
-    return value if kind in (tuple, list) else ()
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if type(value) in (tuple, list, dict, slice):
-        for part in _parts(value):
-            yield from _leaves(part)
-    else:
-        yield value
-
-
-def _described(value: Any) -> Any:
-    kind = type(value)
-    if kind is ArrayOperand:
-        return tuple(value)
-    if kind is np.ndarray:
-        return value.dtype.str, value.shape, value.tobytes()
-    if kind in (tuple, list, dict, slice):
-        names = tuple(value) if kind is dict else ()
-        return kind.__name__, names, [_described(part) for part in _parts(value)]
-    return kind.__name__, value
+def _described(part: Any) -> Any:
+    if type(part) is np.ndarray:
+        return part.dtype.str, part.shape, part.tobytes()
+    return part if type(part) is ArrayOperand else (type(part).__name__, part)

@@ -19,6 +19,7 @@ from pycudakit import errors
 from pycudakit._native import abi, allocator, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array, DType
+from pycudakit._runtime.call_log import Noted, Reason
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.memory.background_jit import compile_requested
@@ -212,7 +213,8 @@ class PlanRun(NativeCall):
         self._stops = self._table_of_stops()
         self._key = np.array([next(_keys), 0], np.uint64)  # of the prepared requests in the library's cache
         self._completed = ctypes.c_int64()
-        self._reason, self._choice = "", EngineChoice(plan.function, plan.engine, "")
+        self._reason: Reason = ""
+        self._choice = EngineChoice(plan.function, plan.engine, "")
         own = self._own[NUMBERS]
         self._finite = [_Numbers(own, *each) for each in plan.finite]
         self._condition = None if plan.condition is None else _Numbers(own, *plan.condition)
@@ -285,7 +287,7 @@ class PlanRun(NativeCall):
         self,
         arguments: Sequence[Array],
         addresses: Sequence[int],
-        reason: str,
+        reason: Reason,
         allocate: Callable[[NewArray], Array] = NewArray.allocate,
         copies: DeviceCopies | None = None,
     ) -> list[Array] | None:
@@ -303,8 +305,8 @@ class PlanRun(NativeCall):
         lowest = [address + begin for address, begin in zip(given, self._begins, strict=True)]
         for word, address in zip(self._address_words, lowest, strict=True):
             self._words[word] = address
-        if reason != self._reason:
-            self._choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
+        if reason is not self._reason:
+            self._choice = EngineChoice(plan.function, plan.engine, Noted(reason, "replayed"))
             self._reason = reason
         try:
             if copies is None:

@@ -23,6 +23,7 @@ from pycudakit._native import allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
+from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
@@ -205,7 +206,7 @@ class PlanTree:
         self,
         arguments: Sequence[Array],
         addresses: Sequence[int],
-        reason: str,
+        reason: Reason,
         numpy_seconds: list[float] | None = None,
     ) -> Any:
         """Run the segments and return the call's result; NotImplemented if the call must be traced.
@@ -230,7 +231,7 @@ class PlanTree:
         self,
         arguments: Sequence[Array],
         addresses: Sequence[int],
-        reason: str,
+        reason: Reason,
         numpy_seconds: list[float] | None,
         copies: DeviceCopies | None = None,
     ) -> Any:
@@ -314,7 +315,7 @@ class _Replay:
         tree: PlanTree,
         arguments: Sequence[Array],
         addresses: Sequence[int],
-        reason: str,
+        reason: Reason,
         copies: DeviceCopies | None,
     ) -> None:
         self._tree, self._arguments, self._addresses = tree, arguments, addresses

@@ -171,6 +171,21 @@ def map_tuples(value: Any, replace: Callable[[Any], Any]) -> Any:
     ).result
 
 
+def map_arguments(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Apply `replace` to the leaves of a call's arguments: of nested tuples, lists, dicts and slices.
+
+    The containers are made anew. Objects of subclasses of these types are leaves, and nothing is cyclic.
+    """
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([map_arguments(part, replace) for part in value])
+    if kind is dict:
+        return {name: map_arguments(part, replace) for name, part in value.items()}
+    if kind is slice:
+        return slice(*[map_arguments(part, replace) for part in (value.start, value.stop, value.step)])
+    return replace(value)
+
+
 def _is_container(value: Any) -> bool:
     return type(value) in (list, dict) or issubclass(type(value), tuple)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pycudakit.fusing.device_impls.einsum import EINSUM, view_or
 from pycudakit.fusing.device_impls.histogram import COUNTING
-from pycudakit.fusing.device_impls.matmul import PRODUCTS, matrix_power
+from pycudakit.fusing.device_impls.matmul import PRODUCTS, matrix_power_or
 from pycudakit.fusing.device_impls.quantiles import QUANTILES
 from pycudakit.fusing.device_impls.set_operations import SETS
 from pycudakit.fusing.device_impls.sorting import ORDERING
@@ -66,9 +66,7 @@ _DEVICE_IMPLS = {**COUNTING, **EINSUM, **INTERPOLATED, **ORDERING, **PRODUCTS, *
 for _function, _device_impl in _DEVICE_IMPLS.items():
     HANDLERS[_function] = _on_device_or(_device_impl, HANDLERS[_function])
 HANDLERS[np.einsum] = view_or(HANDLERS[np.einsum])
-HANDLERS[np.linalg.matrix_power] = _on_device_or(
-    matrix_power, library_handler("pycudakit.linalg", "matrix_power")
-)
+HANDLERS[np.linalg.matrix_power] = matrix_power_or(library_handler("pycudakit.linalg", "matrix_power"))
 
 
 def _composite_handler(module: str, name: str) -> Handler:

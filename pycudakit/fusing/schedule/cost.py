@@ -9,6 +9,7 @@ from typing import Any
 
 from pycudakit._element_programs.program_cost import GPU_MARGIN, THREAD_WAKE_SECONDS
 from pycudakit._native import engine_status
+from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds, threads
 
 # Seconds
@@ -91,11 +92,12 @@ class Costs:
             return math.inf
         return cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL
 
-    def best(self) -> str:
-        """Return the engine with the smallest estimate: "numpy", "cuda", or "cpu"."""
+    def best(self) -> Estimates:
+        """Return the estimates, with the engine that has the smallest one."""
+        engine = "cuda" if self.cuda < GPU_MARGIN * self.cpu else "cpu"
         if self.numpy <= self.cpu:
-            return "numpy"
-        return "cuda" if self.cuda < GPU_MARGIN * self.cpu else "cpu"
+            engine = "numpy"
+        return Estimates(engine, self.numpy, self.cpu, self.cuda, engine_status.status("cuda"))
 
     def estimates(self, may_replay: bool) -> dict[str, float]:
         """Return the estimated time of a later call on each engine."""
@@ -158,8 +160,8 @@ class Autotuner:
         is_other = any(self._numbers.get(key, number) != number for key, number in numbers.items())
         return None if is_other else self._next()
 
-    def record_time(self, engine: str, seconds: float) -> str | None:
-        """Record a call's time; return the fastest engine once all are measured, else None."""
+    def record_time(self, engine: str, seconds: float) -> Estimates | None:
+        """Record a call's time; return the fastest engine, with the times, once all are measured."""
         if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
             self._warm_ups[engine] -= 1
             return None
@@ -171,7 +173,7 @@ class Autotuner:
             name: [] for name, estimate in self._estimates.items() if estimate < self._least(best)
         }
         if others.keys() <= self._seconds.keys():
-            return best
+            return self._times_of_all(best)
         self._seconds = others | self._seconds
         return None
 
@@ -184,6 +186,18 @@ class Autotuner:
             if len(each) < _MEASURED_CALLS and not (engine == "numpy" and each and min(each) > most)
         ]
         return min(left, key=lambda engine: len(self._seconds[engine]), default=None)
+
+    def _times_of_all(self, best: str) -> Estimates:
+        times = {**self._estimates, **{engine: self._least(engine) for engine in self._seconds}}
+        return Estimates(
+            best,
+            times.get("numpy"),
+            times.get("cpu"),
+            times.get("cuda"),
+            engine_status.status("cuda"),
+            by_size=best == "numpy",
+            measured=frozenset(self._seconds),
+        )
 
     def _least(self, engine: str) -> float:
         return min(self._seconds[engine], default=math.inf)

@@ -72,7 +72,6 @@ class Scheduler:
         self.name = name
         self.strict = strict
         self.engine = context.checked_current_engine()
-        self.reason = ""  # for the engine, if `auto` chose it for the whole call
         self.buffers = BufferTable()
         self.begun_capture: Capture | None = None  # of a call that is to be replayed
         # The body has returned or raised; tasks that it started may still hold tracers.
@@ -207,9 +206,8 @@ class Scheduler:
         array = self.materialize(tracer)
         if tracer.node.buffer is not None:
             tracer.node.buffer.sync_to_host()
-        graph_break = break_at_caller(operation)
-        self.breaks.append(graph_break)
-        capture.add_branch(array, graph_break)
+        self.note_graph_break(operation, is_replayed=True)
+        capture.add_branch(array)
         return bool(array)
 
     def _compare_numbers(self, node: Node) -> None:
@@ -243,11 +241,17 @@ class Scheduler:
                 for before in chain[1:]:
                     before.recomputations += 1
 
-    def note_graph_break(self, operation: str, instead: str = "") -> None:
-        """Record a graph break at the caller's line; raise under `strict`."""
-        self.mark_not_replayable()
+    def note_graph_break(self, operation: str, instead: str = "", is_replayed: bool = False) -> None:
+        """Record a graph break at the caller's line; raise under `strict`.
+
+        If it `is_replayed`, it begins a segment of a captured call; else that call cannot be replayed.
+        """
         graph_break = break_at_caller(operation, instead)
         self.breaks.append(graph_break)
+        if is_replayed and self.capture is not None:
+            self.capture.breaks.append(graph_break)
+        else:
+            self.mark_not_replayable()
         if self.strict:
             raise errors.Unsupported(f"{self.name}: {graph_break}")
 

@@ -131,6 +131,7 @@ class ElementwiseTrace(TiledScheduler):
 
     def __init__(self, name: str, strict: bool) -> None:
         super().__init__(name, strict)
+        self.has_tiny_operations = False  # of which the call log has no passes
         self.weak_scalars = WeakScalars(cast)
 
     def apply(
@@ -309,6 +310,7 @@ class ElementwiseTrace(TiledScheduler):
                 return None
         size = math.prod(shape)
         if size <= TINY and function.name in _EXACT and dtype is None and casting == "same_kind":
+            self.has_tiny_operations = True
             return function.numpy
         if size > SMALL or self.engine != "auto":
             return None

@@ -6,6 +6,7 @@ calls a handler, or runs NumPy on the host (a graph break).
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import time
@@ -22,10 +23,11 @@ from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, key_of_constant
 from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, results_of
-from pycudakit.fusing.graph_breaks import LACKING, break_at_caller, public_name
+from pycudakit.fusing.graph_breaks import LACKING, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
+from pycudakit.fusing.memory.pytree import map_arguments
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.elementwise import element_function, quiet_function
@@ -270,9 +272,7 @@ class Trace(IndexingTrace):
         if (capture := self.capture) is not None:
             call = self._host_call(capture, function, arguments, keywords)
             if call is not None:
-                graph_break = break_at_caller(f"{name}(){LACKING}", instead)
-                self.breaks.append(graph_break)
-                capture.breaks.append(graph_break)
+                self.note_graph_break(f"{name}(){LACKING}", instead, is_replayed=True)
                 return self._captured_host_call(capture, call)
         self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)
@@ -316,14 +316,15 @@ class Trace(IndexingTrace):
         if not is_known or not capture.takes_host_calls or self.has_stopped_deferring:
             return None
         try:
-            operands = self._operands(capture, arguments)
-            call = HostCall(function, operands, self._operands(capture, keywords), writes)
+            operand = functools.partial(self._operand, capture)
+            operands = map_arguments(arguments, operand), map_arguments(keywords, operand)
+            call = HostCall(function, *operands, writes)
         except NotReplayableError:
             return None
         return call if capture.is_valid else None  # computing an operand may end the capture
 
-    def _operands(self, capture: Capture, value: Any) -> Any:
-        """Replace tracers and constant arrays in the arguments of a host call."""
+    def _operand(self, capture: Capture, value: Any) -> Any:
+        """Return the operand of a host call for a tracer or an array; return constants as they are."""
         kind = type(value)
         if kind is Tracer:
             if value.owning_trace is not self:
@@ -339,12 +340,6 @@ class Trace(IndexingTrace):
             if node is None or node.array is None or is_large:
                 raise NotReplayableError
             return capture.operand_of(node.array, is_scalar=False, is_weak=False)
-        if kind is tuple or kind is list:
-            return kind([self._operands(capture, part) for part in value])
-        if kind is dict:
-            return {name: self._operands(capture, part) for name, part in value.items()}
-        if kind is slice:
-            return slice(*self._operands(capture, (value.start, value.stop, value.step)))
         if value is not Ellipsis and key_of_constant(value) is None:
             raise NotReplayableError
         return value

@@ -1,0 +1,258 @@
+"""Autotuning: the engine that a call of a fused function runs on under `auto`.
+
+Calls on small arrays run in NumPy until that has taken long. For larger arrays, the first call with given
+shapes and dtypes is traced, and its costs are estimated. Later calls run on the engine that was estimated to
+be fastest; where the estimates are close, a few calls are measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from pycudakit._runtime import context
+from pycudakit._runtime.call_log import Estimates, Reason
+from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.engine_choice import EngineChoice, numpy_choice_for_size
+from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.native_call import FALLBACK_ERRORS, warn_of_fallback
+from pycudakit.fusing import host_replay
+from pycudakit.fusing.execute.capture import SMALL_ARRAYS
+from pycudakit.fusing.memory.pytree import arrays_in, as_plain_array, save_rng_state
+from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, candidates
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.tracing import TracedFunction
+
+_MAX_KEYS = 256
+_SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
+_TRIAL_SECONDS = 20e-3  # of all calls in NumPy: tracing and measuring take about as long
+_REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
+
+
+class CallsLeft:
+    """The number of calls with small arguments that NumPy computes before the engines are tried."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def count(self) -> bool:
+        """Count a call; return False once none is left."""
+        self._left -= 1
+        return self._left >= 0
+
+
+class AutotunedFunction:
+    """The calls of a traced function under `auto`."""
+
+    def __init__(self, traced: TracedFunction) -> None:
+        self._traced = traced
+        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: the choice of an
+        # engine, the time of a slow call in NumPy, after which the next one is traced, the number of small
+        # calls that are left to NumPy, or an autotuner while it measures.
+        self.best: LRUCache[tuple[Any, ...] | None, EngineChoice | float | Autotuner | CallsLeft] = LRUCache(
+            _MAX_KEYS
+        )
+
+    def run(
+        self,
+        arrays: list[Any],
+        args: Any,
+        kwargs: Any,
+        tables: Sequence[Any] = (),
+        has_failed_to_replay: bool = False,
+    ) -> Any:
+        """Run the call on the engine that is fastest for its signature.
+
+        `tables` are the Series and DataFrames among the arguments.
+        """
+        traced = self._traced
+        key = key_of_arrays(arrays)
+        if not arrays:
+            key = tuple(self._numbers_in(args, kwargs).items())
+        if tables:
+            key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
+        best = self.best[key]
+        choice = best if type(best) is EngineChoice else None
+        if choice is not None and choice.engine == "cpu" and not has_failed_to_replay:
+            answer = self.replay("cpu", args, kwargs, choice.reason)
+            if answer is not NotImplemented:
+                return answer
+        if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
+            best = self.best[key] = Autotuner(self._numbers_in(args, kwargs), numpy_seconds=best)
+        size = sum(array.size for array in arrays) + sum(table.size for table in tables)
+        if (best is None or type(best) is CallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
+            return self._run_small(key, args, kwargs)
+        if choice is not None and choice.engine == "numpy" and not traced.strict:
+            return traced.run_by_numpy(args, kwargs, choice.reason)
+        if choice is not None and choice.engine == "cuda":
+            return self._run_on_cuda(arrays, args, kwargs, choice.reason)
+        if isinstance(best, Autotuner):
+            engine = best.next_engine(self._numbers_in(args, kwargs))
+            if engine is not None:
+                return self._run_measured(best, engine, key, arrays, args, kwargs)
+        if choice is not None:
+            reason = "" if traced.strict else choice.reason
+            return traced.run(traced.new_trace(), arrays, args, kwargs, reason=reason)
+        return self._run_estimated(key, arrays, args, kwargs)
+
+    def replay(
+        self,
+        engine: str,
+        args: Any,
+        kwargs: Any,
+        reason: Reason,
+        autotuner: Autotuner | None = None,
+        begin_trace: Callable[[], Trace] | None = None,
+    ) -> Any:
+        """Replay the call on an engine, or capture it; return NotImplemented if that is impossible.
+
+        An `autotuner`, if one measures the call, tells how long a capture on the CPU engine may take.
+        """
+        plans, is_on_cpu = self._traced.plans, engine == "cpu"
+        signature = host_replay.signature_of(self._traced, engine, args, kwargs)
+        if signature is None:
+            return NotImplemented
+        answer = plans.replay(signature, reason)
+        if answer is not NotImplemented:
+            return answer
+        # An engine that is measured has run before, and so has the GPU.
+        is_warm = autotuner is not None or not is_on_cpu
+        if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
+            plans.note(signature)
+            return NotImplemented
+        patience = (MAX_PATIENCE if autotuner is None else autotuner.patience) if is_on_cpu else None
+        with _override(engine):
+            return self._traced.capture(signature, args, kwargs, reason, patience, begin_trace)
+
+    def _run_measured(
+        self,
+        autotuner: Autotuner,
+        engine: str,
+        key: tuple[Any, ...],
+        arrays: list[Any],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Run and time the call; store the fastest engine once enough calls were measured."""
+        traced = self._traced
+        began, plans = time.perf_counter(), traced.plans.captured
+        if engine == "numpy":
+            result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
+        elif engine == "cuda":
+            result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
+        elif (answer := self.replay("cpu", args, kwargs, REASON_COMPARED, autotuner)) is not NotImplemented:
+            result = answer
+        else:
+            result = traced.run(traced.new_trace(), arrays, args, kwargs, reason=REASON_COMPARED)
+        if traced.plans.captured > plans:  # the next call replays it
+            return result
+        best = autotuner.record_time(engine, time.perf_counter() - began)
+        if best is not None:
+            self.best[key] = self._choice(best)
+        return result
+
+    def _run_estimated(self, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any) -> Any:
+        """Run the call traced, and choose by its costs an engine, or engines to measure."""
+        traced, best = self._traced, self.best[key]
+        trace = traced.new_trace()
+        trace.costs.has_small_arguments = isinstance(best, float)
+        result = traced.run(trace, arrays, args, kwargs)
+        if isinstance(best, Autotuner):  # a call with other numbers than those that are measured
+            return result
+        trace.costs.up += sum(array.nbytes for array in arrays)
+        trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
+        if traced.strict:
+            self.best[key] = self._choice(trace.costs.best())
+            return result
+        estimates = trace.costs.estimates(may_replay=traced.guards is not None)
+        numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
+        numbers = self._numbers_in(args, kwargs)
+        self.best[key] = Autotuner(numbers, candidates(estimates), numpy_seconds, estimates)
+        return result
+
+    def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        """Run a call with small arguments in NumPy; if it or all so far took long, the next one is traced."""
+        traced = self._traced
+        began = time.thread_time()  # not affected by other load on the machine
+        result = traced.run_by_numpy(args, kwargs, REASON_NUMPY_FASTER_FOR_SIZE)
+        seconds = time.thread_time() - began
+        plain_key = None if kwargs else key_of(args)
+        is_short = seconds < _REPLAY_SECONDS or traced.guards is None
+        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is CallsLeft and not is_short):
+            self.best[plain_key] = None
+            self.best[key] = seconds
+        elif plain_key:
+            self.best[plain_key] = (
+                numpy_choice_for_size(traced.name) if is_short else CallsLeft(int(_TRIAL_SECONDS / seconds))
+            )
+        return result
+
+    def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any, reason: Reason) -> Any:
+        """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
+        traced = self._traced
+        begun: list[tuple[Trace, Callable[[], None]]] = []
+
+        def begin_trace() -> Trace:
+            begun.append((traced.new_trace(), save_rng_state([*args, *kwargs.values()])))
+            return begun[0][0]
+
+        try:
+            if not traced.strict:
+                answer = self.replay("cuda", args, kwargs, reason, begin_trace=begin_trace)
+                if answer is not NotImplemented:
+                    return answer
+            with _override("cuda"):
+                return traced.run(begin_trace(), arrays, args, kwargs, reason=reason)
+        except FALLBACK_ERRORS as error:
+            for trace, restore_rng_state in begun:
+                if trace.buffers.written:
+                    raise
+                restore_rng_state()
+            warn_of_fallback(error)
+        with _override("cpu"):
+            return traced.run(traced.new_trace(), arrays, args, kwargs, reason=context.REASON_CUDA_FAILED)
+
+    def _choice(self, times: Estimates) -> EngineChoice:
+        return EngineChoice(self._traced.name, times.engine, times)
+
+    def _numbers_in(self, args: Any, kwargs: Any) -> dict[int | str, Any]:
+        """Return the numbers among the arguments on which the time of a call may depend."""
+        named = [*enumerate(args), *kwargs.items()]
+        operands = self._traced.scalar_arguments
+        return {
+            key: value
+            for key, value in named
+            if type(value) in (int, bool) or (type(value) is float and key not in operands)
+        }
+
+
+def _override(engine: str) -> AbstractContextManager[None]:
+    """Override `auto` by an engine, whose host calls may run in NumPy."""
+    return context.override(engine=engine, fallback="numpy")
+
+
+def key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return a key of arrays and numbers, by which the time of a call differs; None for other values."""
+    parts: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            parts.append((value.shape, value.dtype))
+        elif kind is float:
+            parts.append(kind)
+        elif kind is int:
+            parts.append(value)
+        else:
+            return None
+    return tuple(parts)
+
+
+def key_of_arrays(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of arrays, of which some may be memory maps."""
+    return key_of(arrays) or key_of([*map(as_plain_array, arrays)]) or ()

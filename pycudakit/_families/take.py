@@ -2,7 +2,7 @@
 
 `take` and `take_along_axis` call pk_take. `nonzero` and its kin sort a mask: a stable descending argsort puts
 the indices of the True elements first. Under `auto`, NumPy computes `compress` and the nonzero functions,
-except `flatnonzero` of large arrays that are not bool.
+except `flatnonzero` of large arrays that are not bool, and both of large arrays if many threads share them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _NUMPY_NS, _CPU_NS = 1.0, 1.4
 _TAKEN = copy_function("take_along_axis", np.copy)
 # Values of `numpy_below`. With fewer elements, NumPy finds the nonzero ones faster; of bools, it always does.
 _ALWAYS, _NUMPY_BELOW = math.inf, 100_000
+# One thread of NumPy finds the True ones of fewer elements, or as fast as so many threads.
+_MANY_THREADS, _NUMPY_BELOW_BOOLS = 8, 500_000
 _NUMPY_FIND_NS, _CPU_FIND_NS = 1.2, 1.5  # nanoseconds per bool: NumPy's, and the CPU engine's on one thread
 
 
@@ -301,12 +303,17 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     array([20, 30])
     """
     numpy = functools.partial(np.compress, condition, a, axis, out)
-    arrays, numpy_result = arrays_or_numpy_result("compress", numpy, condition, a, numpy_below=_ALWAYS)
+    arrays, numpy_result = arrays_or_numpy_result("compress", numpy, condition, a, numpy_below=_bools_below())
     if not arrays:
         return numpy_result
     if arrays[0].ndim != 1:
         raise ValueError("condition must be a 1-d array")
     return take(arrays[1], flatnonzero(arrays[0]), axis, out)
+
+
+def _bools_below() -> float:
+    """Return the number of bools below which NumPy finds the True ones faster."""
+    return _NUMPY_BELOW_BOOLS if cost_model.threads() >= _MANY_THREADS else _ALWAYS
 
 
 @numpy_for_small(np.flatnonzero)
@@ -335,7 +342,7 @@ def flatnonzero(a: Any) -> Any:
     >>> pk.flatnonzero([3, 0, 0, 5])
     array([0, 3])
     """
-    numpy_below = _NUMPY_BELOW if type(a) is np.ndarray and a.dtype != BOOL else _ALWAYS
+    numpy_below = _NUMPY_BELOW if type(a) is np.ndarray and a.dtype != BOOL else _bools_below()
     arrays, numpy_result = arrays_or_numpy_result(
         "flatnonzero", functools.partial(np.flatnonzero, a), a, numpy_below=numpy_below
     )

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit._families import take as take_module
+from pycudakit._families.sort import sort_keys
+from pycudakit._runtime import cost_model
 from pycudakit._runtime.engine_choice import numpy_choice_for_size
 
 
@@ -256,3 +258,20 @@ def test_auto_finds_nonzero_elements(monkeypatch):
         monkeypatch.setattr(take_module, "choose_engine", lambda *_: numpy_choice_for_size("argsort"))
         np.testing.assert_array_equal(pk.flatnonzero(x), np.flatnonzero(x), strict=True)
     assert pk.last_call().function == "flatnonzero"
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(("threads", "engine"), [(2, "numpy"), (16, "cpu")])
+def test_many_threads_find_the_true_ones_of_many(monkeypatch, threads, engine):
+    for module in (cost_model, sort_keys):
+        monkeypatch.setattr(module, "threads", lambda: threads)
+    a = np.arange(300_000.0 * threads)  # another size each time, since choices are cached
+    mask = a % 7 < 3
+    with pk.engine("auto"):
+        for function, arguments in (("compress", (mask, a)), ("flatnonzero", (mask,))):
+            got = getattr(pk, function)(*arguments)
+            np.testing.assert_array_equal(got, getattr(np, function)(*arguments), strict=True)
+            assert pk.last_call().engine == engine or pk.engines()["cuda"]
+            few = [each[:10_000] for each in arguments]
+            getattr(pk, function)(*few)
+            assert pk.last_call().engine == "numpy"

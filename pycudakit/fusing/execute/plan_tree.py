@@ -28,7 +28,7 @@ from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.execute.segment import LoweredSegment
-from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, join, joinable_beginning
+from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import owner_of
 
@@ -86,8 +86,8 @@ class PlanTree:
         self.root = self._grown(None, path)
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
+        self._longest_path: Sequence[LoweredSegment] = path
         self._superblock: _SuperblockRuns | None = None
-        self._longest_path = 0
         self.has_missed = False  # the path of the last call is not in the tree
 
     @property
@@ -127,15 +127,13 @@ class PlanTree:
             is_same = node.lowered.identity == lowered.identity
             # A path of the tree may need an array that this one was not lowered to keep.
             if not is_same or not set(node.lowered.live_out) <= set(lowered.live_out):
-                self._set_root(self._grown(None, path))
-                self.paths = 1
+                self.root, self.paths, self._longest_path = self._grown(None, path), 1, path
                 return
             node = node.following.get(lowered.outcome)
-        self._set_root(self._grown(self.root, path))
+        self.root = self._grown(self.root, path)
         self.paths += not is_known
-
-    def _set_root(self, root: TreeNode) -> None:
-        self.root, self._superblock, self._longest_path = root, None, 0
+        if len(path) > len(self._longest_path):
+            self._longest_path = path
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
@@ -180,8 +178,29 @@ class PlanTree:
         free = sum([each.size() * len(arrays) for each, arrays in list(self._free.items())])
         alive = [ref() for ref in self._runs.valuerefs()]  # other threads may add some meanwhile
         superblock = self._superblock
-        of_superblock = 0 if superblock is None else superblock.runs.bytes
+        of_superblock = 0 if superblock is None or superblock.runs is None else superblock.runs.bytes
         return free + of_superblock + sum([runs.bytes for runs in alive if runs is not None])
+
+    def _superblock_of(self, root: TreeNode) -> _SuperblockRuns:
+        """Return the superblock of the longest path, which is made when a tree is first replayed."""
+        superblock = self._superblock
+        if superblock is None or superblock.root is not root:
+            superblock = self._superblock = self._new_superblock(root)
+        return superblock
+
+    def _new_superblock(self, root: TreeNode) -> _SuperblockRuns:
+        nodes: list[TreeNode] = []
+        node: TreeNode | None = root
+        for lowered in self._longest_path:
+            if node is None or not is_joinable(node.lowered):
+                break
+            nodes.append(node)
+            node = node.following.get(lowered.outcome)
+        joined = None
+        if len(nodes) >= MIN_SEGMENTS:
+            outcomes = [bool(lowered.outcome) for lowered in self._longest_path[: len(nodes) - 1]]
+            joined = join([each.lowered for each in nodes], outcomes, [each.needs for each in nodes])
+        return _SuperblockRuns(root, nodes, joined, None if joined is None else PlanRuns(joined.plan))
 
     def allocate(self, new: NewArray) -> Array:
         """Return an array for a segment."""
@@ -237,74 +256,36 @@ class PlanTree:
     ) -> Any:
         call = _Replay(self, arguments, addresses, reason, copies)
         node: TreeNode | None = self.root
-        path: list[_Step] = []
         has_succeeded = False
         try:
-            superblock = self._superblock
-            if superblock is not None:
-                last = call.run_superblock(superblock)
-                if last is None:
-                    return NotImplemented
-                path += superblock.steps[: last.place]
-                path.append(last.step)
-                node = call.next_node(*last.step)
+            if self.has_several_segments:
+                node = call.run_superblock(self._superblock_of(self.root))
             while node is not None:
                 outcome = call.run_segment(node)
                 if outcome is NotImplemented:
                     return outcome
                 if node.lowered.is_last:
                     has_succeeded = True
-                    self._learn(path)
                     return outcome
                 if node.lowered.host_call is not None:
                     outcome = _call_on_host(node.lowered.host_call, arguments, call.live, numpy_seconds)
                     if outcome is None:
                         return NotImplemented
-                path.append(_Step(node, outcome))
                 node = call.next_node(node, outcome)
-            self.has_missed = True
+            self.has_missed = not call.must_be_traced
             return NotImplemented
         finally:
             if not has_succeeded:  # also after an interrupt
                 call.restore_arguments()
 
-    def _learn(self, path: Sequence[_Step]) -> None:
-        """Make a superblock of the path of a call, but for its end, if it is longer than those before."""
-        if (
-            len(path) <= self._longest_path or path[0].node is not self.root
-        ):  # another thread has grown the tree
-            return
-        self._longest_path = len(path)
-        segments = joinable_beginning(step.node.lowered for step in path)
-        if len(segments) < MIN_SEGMENTS:
-            return
-        steps = path[: len(segments)]
-        outcomes = [step.outcome for step in steps[:-1]]
-        superblock = join(segments, outcomes, [step.node.needs for step in steps])
-        if superblock is not None:
-            self._superblock = _SuperblockRuns(superblock, steps, PlanRuns(superblock.plan))
-
-
-class _Step(NamedTuple):
-    """A segment on the path of a call, and the outcome there."""
-
-    node: TreeNode
-    outcome: Any
-
 
 class _SuperblockRuns(NamedTuple):
-    """A superblock, the path that it is made of, and its runs."""
+    """The superblock of a tree, if it has one, the nodes of its segments, and its runs."""
 
-    superblock: Superblock
-    steps: Sequence[_Step]
-    runs: PlanRuns
-
-
-class _LastStep(NamedTuple):
-    """The step of a superblock's path at which a run has ended."""
-
-    place: int  # on the path
-    step: _Step
+    root: TreeNode
+    nodes: Sequence[TreeNode]
+    superblock: Superblock | None
+    runs: PlanRuns | None
 
 
 class _Replay:
@@ -322,6 +303,7 @@ class _Replay:
         self._reason, self._copies = reason, copies
         self._saved: dict[int, Array] = {}
         self.live: dict[int, Array] = {}  # of earlier segments, by serial number
+        self.must_be_traced = False
 
     def run_segment(self, node: TreeNode) -> Any:
         """Run a segment; return its outcome or, if it is the last one, the call's result.
@@ -350,26 +332,29 @@ class _Replay:
         node.runs.give_back(run)
         return outcome
 
-    def run_superblock(self, superblock: _SuperblockRuns) -> _LastStep | None:
-        """Run segments; return the step at which the run has ended, or None: the call must be traced."""
-        block = superblock.superblock
-        self._save(block.plan.written)
-        run = superblock.runs.take()
+    def run_superblock(self, superblock: _SuperblockRuns) -> TreeNode | None:
+        """Run the segments of a superblock; return the next one."""
+        root, nodes, joined, runs = superblock
+        if joined is None or runs is None:
+            return root
+        self._save(joined.plan.written)
+        run = runs.take()
         allocate = self._tree.allocate
         buffers = run.compute(self._arguments, self._addresses, self._reason, allocate, self._copies)
-        last = None
-        if buffers is not None:
-            place = block.exit_of(run)
-            left = block.exits[place]
-            if run.are_finite(left.finite):
-                outcome = bool(run.value(left.condition))
-                last = _LastStep(place, _Step(superblock.steps[place].node, outcome))
-            new = buffers[len(self._arguments) :]
+        following = None
+        if buffers is None:
+            self.must_be_traced = True
+        else:
+            at = joined.exit_of(run)
+            left, new = joined.exits[at], buffers[len(self._arguments) :]
             self.live.update({serial: new[index] for serial, index in left.live.items()})
             for index in set(range(len(new))).difference(left.live.values()):
                 self._recycle(new[index])
-        superblock.runs.give_back(run)
-        return last
+            self.must_be_traced = not run.are_finite(left.finite)
+            if not self.must_be_traced:
+                following = self.next_node(nodes[at], bool(run.value(left.condition)))
+        runs.give_back(run)
+        return following
 
     def next_node(self, node: TreeNode, outcome: Any) -> TreeNode | None:
         """Return the segment that follows an outcome, and drop the arrays that it needs no more."""

@@ -8,8 +8,7 @@ outcome than on the path. So all iterations of a `while` loop take one call of t
 from __future__ import annotations
 
 import bisect
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,12 +64,8 @@ class Superblock(NamedTuple):
         return bisect.bisect_left([each.calls for each in self.exits], run.completed)
 
 
-def joinable_beginning(path: Iterable[LoweredSegment]) -> list[LoweredSegment]:
-    """Return the segments at the beginning of a path that a superblock can have."""
-    return list(itertools.takewhile(_is_joinable, path))
-
-
-def _is_joinable(segment: LoweredSegment) -> bool:
+def is_joinable(segment: LoweredSegment) -> bool:
+    """Return True if a superblock can have a segment."""
     plan, condition = segment.plan, segment.plan.condition
     has_bool = condition is not None and condition.dtype == _BOOL and condition.place.buffer == NUMBERS
     are_numbers = all(place.buffer == NUMBERS for place, _, _ in plan.finite)

@@ -25,7 +25,7 @@ from pycudakit.fusing.memory.pytree import (
     tree_map_in_place,
 )
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.scheduler import MAX_OUTPUTS
+from pycudakit.fusing.schedule.passes import MAX_OUTPUTS
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator
 

@@ -315,9 +315,9 @@ def test_a_loop_that_looks_does_not_begin_again(engine, monkeypatch):
     steps = []
     reduce_operand = ReduceScheduler._reduce_operand
 
-    def counted(trace, node):
+    def counted(trace, node, producer):
         steps.append(node.steps)
-        return reduce_operand(trace, node)
+        return reduce_operand(trace, node, producer)
 
     monkeypatch.setattr(ReduceScheduler, "_reduce_operand", counted)
     x = np.linspace(0, 3, 20_000)

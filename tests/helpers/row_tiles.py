@@ -12,7 +12,8 @@ from pycudakit.fusing.schedule import tile_rows
 
 
 def cut(monkeypatch, size=1 << 14):
-    for name in ("_MIN_REDUCED_BYTES", "_MIN_TILES_PER_THREAD", "_MIN_BYTES", "_MIN_BYTES_PER_THREAD"):
+    monkeypatch.setattr(tile_rows.TiledScheduler, "min_reduced_bytes", 0)
+    for name in ("_MIN_TILES_PER_THREAD", "_MIN_BYTES", "_MIN_BYTES_PER_THREAD"):
         monkeypatch.setattr(tile_rows, name, 0)
     for name in ("_TILE_BYTES", "_MIN_TILE_BYTES", "_DEVICE_TILE_BYTES"):
         monkeypatch.setattr(tile_rows, name, size)

@@ -1,22 +1,18 @@
-"""Nodes of the traced graph, and `FusedKernel`: the program that computes several nodes in one pass."""
+"""Nodes of the traced graph: arrays, and deferred operations on them."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._element_programs.builder import Builder
-from pycudakit._element_programs.element_function import ElementFunction, compile_function
-from pycudakit._element_programs.program import ElementProgram
-from pycudakit._element_programs.values import Value, WeakScalar
+from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime.operands import Layout, allocate, layout_of
+from pycudakit._runtime.operands import Layout, allocate
 from pycudakit.fusing.memory.buffer import Buffer
 
 # Memory order: "C", "F", or the axes from the outermost to the innermost.
@@ -235,148 +231,3 @@ def have_same_order(one: Node, other: Node) -> bool:
 
 
 DEFAULT_OPTIONS: tuple[None, str] = (None, "same_kind")  # the `dtype` and `casting` of a plain call
-
-# A function, its options, and its arguments as indices: from 0 up for earlier instructions, from -1 down for
-# inputs.
-_Instruction = tuple[ElementFunction, tuple[DType | None, str], tuple[int, ...]]
-
-
-class FusedKernel:
-    """Nodes that one kernel computes: a program as an `ElementFunction`, and its inputs."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._slots: dict[Node, int] = {}
-        self._instructions: list[_Instruction] = []
-        self._inputs: dict[tuple[Any, ...], int] = {}
-        self.inputs: list[Any] = []
-        self.layouts: list[Layout | None] = []  # of the inputs that are arrays
-        self.arrays: list[Array] = []  # the inputs that are arrays
-        self._types: list[Any] = []
-        results = tuple([self._slot_of(node) for node in nodes])
-        self.function = _function(tuple(self._instructions), results)
-
-    @property
-    def nodes(self) -> KeysView[Node]:
-        """The nodes that the kernel reads and computes."""
-        return self._slots.keys()
-
-    def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
-        """Return the compiled program for outputs of these dtypes."""
-        return compile_function(self.function, tuple(self._types), outs, False, None, "same_kind")
-
-    def bind_outputs(self, outs: Sequence[Array]) -> tuple[ElementProgram, list[Any], list[Layout | None]]:
-        """Return the program for these output arrays, its operands, and the operands' layouts."""
-        program = self.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
-        return program, [*outs, None, *self.inputs], [*map(layout_of, outs), None, *self.layouts]
-
-    def _slot_of(self, root: Node) -> int:
-        """Return the slot of a node; add instructions for the deferred nodes that it needs (postorder)."""
-        slots = self._slots
-        pending = [] if root in slots else [root]
-        while pending:
-            node = pending[-1]
-            if node.array is not None:
-                slots[node] = self._array(node, node.array)
-                pending.pop()
-                continue
-            arguments: list[Any] = []
-            for argument in node.arguments:
-                slot = slots.get(argument)
-                if slot is None:
-                    if type(argument) is not Node:
-                        slot = self._number(argument)
-                    elif argument.array is None:
-                        pending.append(argument)
-                        break
-                    else:
-                        slot = slots[argument] = self._array(argument, argument.array)
-                arguments.append(slot)
-            else:
-                slots[node] = len(self._instructions)
-                self._instructions.append((node.function, node.options, tuple(arguments)))  # type: ignore[arg-type]
-                pending.pop()
-        return slots[root]
-
-    def _array(self, node: Node, array: Array) -> int:
-        layout = node.layout
-        if layout is None:
-            layout = node.layout = layout_of(array)
-        slot = self._inputs.get(layout)
-        if slot is not None:
-            return slot
-        self.arrays.append(array)
-        return self._add(layout, array, node.dtype, layout)
-
-    def _number(self, number: Any) -> int:
-        kind = type(number)
-        key = (kind, number or str(number))  # 0.0 is not -0.0
-        slot = self._inputs.get(key)
-        return self._add(key, number, kind, None) if slot is None else slot
-
-    def _add(self, key: Any, value: Any, type_: Any, layout: Layout | None) -> int:
-        self.inputs.append(value)
-        self.layouts.append(layout)
-        self._types.append(type_)
-        slot = self._inputs[key] = -len(self.inputs)
-        return slot
-
-
-@functools.lru_cache(4096)
-def _function(instructions: tuple[_Instruction, ...], results: tuple[int, ...]) -> ElementFunction:
-    """Return the `ElementFunction` that runs these instructions."""
-
-    def write(builder: Builder, *arguments: Value | WeakScalar, **_: Any) -> tuple[Value, ...]:
-        values: list[Any] = []
-
-        def value(slot: int) -> Any:
-            return values[slot] if slot >= 0 else arguments[-slot - 1]
-
-        for function, (dtype, casting), slots in instructions:
-            operands = [value(slot) for slot in slots]
-            (result,) = function.write(builder, *operands, out=(None,), dtype=dtype, casting=casting)
-            values.append(result)
-        return tuple(value(slot) for slot in results)
-
-    names = dict.fromkeys(function.name for function, _, _ in instructions)
-    name = ", ".join(names) if instructions else "copy"
-    return ElementFunction(
-        name, _by_numpy(instructions, results), write, outputs=len(results), types_python_scalars=False
-    )
-
-
-def _by_numpy(instructions: tuple[_Instruction, ...], results: tuple[int, ...]) -> Callable[..., Any]:
-    """Return a NumPy implementation of these instructions. It is called `cast`, the name in cast warnings."""
-
-    def computed(inputs: tuple[Any, ...]) -> list[Any]:
-        values: list[Any] = []
-
-        def value(slot: int) -> Any:
-            return values[slot] if slot >= 0 else inputs[-slot - 1]
-
-        for function, (dtype, rule), slots in instructions:
-            keywords: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
-            if rule != "same_kind":
-                keywords["casting"] = rule
-            values.append(function.numpy(*(value(slot) for slot in slots), **keywords))
-        return [value(slot) for slot in results]
-
-    def cast(*inputs: Any, out: Any = None) -> Any:
-        outs = out if isinstance(out, tuple) else () if out is None else (out,)
-        try:
-            computed_values = computed(inputs)
-        except FloatingPointError:
-            if outs:  # a ufunc has written its outputs when it raises
-                with np.errstate(all="ignore"):
-                    _copy(computed(inputs), outs)
-            raise
-        if out is None:
-            return computed_values[0] if len(computed_values) == 1 else tuple(computed_values)
-        _copy(computed_values, outs)
-        return out
-
-    return cast
-
-
-def _copy(values: Sequence[Any], targets: Sequence[Array]) -> None:
-    for target, value in zip(targets, values, strict=True):
-        np.copyto(target, value, casting="unsafe")

@@ -10,21 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._element_programs import program_cost
 from pycudakit._families.reduce.multi_output import reduce_multi_output
 from pycudakit._families.reduce.reduce_kernel import as_keepdims, axes_of, reduced_shape
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.lazy_array import FusedProducer
-from pycudakit._runtime.ufunc_arguments import broadcast_shapes
 from pycudakit.fusing.memory.buffer import Buffer
-from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, ReduceOp
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, ReduceOp
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.schedule.fused_kernel import FusedKernel
 from pycudakit.fusing.schedule.scheduler import Scheduler
 
 _MAY_WARN = frozenset({"sum", "prod", "mean", "std", "var"})
 TINY = 1024  # elements: smaller arrays are reduced immediately
-# Seconds for an element on one thread: an operand that takes longer is stored, not computed twice.
-_MIN_SECONDS_TO_MATERIALIZE = 1.5e-9
 
 
 @functools.lru_cache(1024)
@@ -75,11 +72,11 @@ class ReduceScheduler(Scheduler):
         self.reductions.append(weakref.ref(node))
         return self.defer(Tracer(self, node, shape == ()))
 
-    def run_reductions(self, nodes: Sequence[Node]) -> None:
-        """Compute reductions of one operand along the same axes, in one pass."""
+    def run_reductions(self, nodes: Sequence[Node], producer: FusedKernel | None) -> None:
+        """Compute reductions of one operand along the same axes, and its kernel if any, in one pass."""
         reductions = [node.reduction for node in nodes if node.reduction is not None]
         source = reductions[0].operand
-        operand = self._reduce_operand(source)
+        operand = self._reduce_operand(source, producer)
         functions = [each.compute for each in reductions]
         held_buffers: list[Buffer] = []
         capture = self.capture
@@ -94,32 +91,21 @@ class ReduceScheduler(Scheduler):
         self.mark_read(nodes)
         for node, array in zip(nodes, arrays, strict=True):
             node.set_result(array, self.buffer_of_result(array))
+        self.reductions = [ref for ref in self.reductions if is_pending(ref())]
         if self.passes is not None:
             self._record_reductions(
                 source, operand, reductions, [node.array for node in nodes if node.array is not None]
             )
 
-    def _reduce_operand(self, node: Node) -> Array | FusedProducer:
+    def _reduce_operand(self, node: Node, producer: FusedKernel | None) -> Array | FusedProducer:
         """Return the operand of reductions: an array, or a program for the reduction kernel to evaluate."""
-        self.resolve_barriers([node])
-        if node.array is None and not (node.recomputations and self._should_materialize(node)):
-            kernel = FusedKernel([node])
-            if broadcast_shapes(*(array.shape for array in kernel.arrays)) == node.shape:
-                node.recomputations += 1
-                self.mark_read(kernel.nodes)
-                self.buffers.make_resident(kernel.arrays)
-                return FusedProducer(kernel.function, kernel.inputs, node.dtype)
-        if node.array is None:
-            self.run_fused([node])
+        if producer is not None:
+            self.mark_read(producer.nodes)
+            self.buffers.make_resident(producer.arrays)
+            return FusedProducer(producer.function, producer.inputs, node.dtype)
         assert node.array is not None  # noqa: S101
         self.buffers.make_resident([node.array])
         return node.array
-
-    def _should_materialize(self, node: Node) -> bool:
-        """Return True if storing a node's values is cheaper than computing them again."""
-        if self.engine == "cuda":
-            return True
-        return program_cost.estimate(FusedKernel([node]).program((None,))).cpu > _MIN_SECONDS_TO_MATERIALIZE
 
     def _record_reductions(
         self, source: Node, operand: Any, reductions: Iterable[ReduceOp], results: Iterable[Any]
@@ -143,3 +129,8 @@ def _arrays_of(operand: FusedProducer) -> list[Array]:
 
 def _call(function: Callable[..., Any], keywords: dict[str, Any], operand: Any) -> Any:
     return function(operand, **keywords)
+
+
+def is_pending(node: Node | None) -> bool:
+    """Return True if a node is alive and a deferred reduction."""
+    return node is not None and node.reduction is not None

@@ -35,8 +35,9 @@ from pycudakit._runtime.native_call import Pool
 from pycudakit._runtime.operands import Layout, layout_of
 from pycudakit._runtime.ufunc_arguments import broadcast_shapes, needs_copy
 from pycudakit.fusing.memory.buffer import byte_bounds, is_c_ordered
-from pycudakit.fusing.memory.nodes import FusedKernel, Node, leaf
-from pycudakit.fusing.schedule.scheduler import MAX_OUTPUTS
+from pycudakit.fusing.memory.nodes import Node, leaf
+from pycudakit.fusing.schedule.fused_kernel import FusedKernel, kernel_of
+from pycudakit.fusing.schedule.passes import MAX_OUTPUTS
 
 # Seconds for an element on one thread: an intermediate that takes longer is stored, not computed twice.
 _MIN_SECONDS_TO_MATERIALIZE = 0.3e-9
@@ -367,7 +368,7 @@ class _Lowering:
 
     def _lower_elementwise(self, nodes: Sequence[Node]) -> None:
         tile_nodes = [self._tile_nodes[node] for node in nodes]
-        kernel = FusedKernel(tile_nodes)
+        kernel = kernel_of(tile_nodes)
         outs = [self._output_for(node) for node in nodes]
         name = kernel.function.name
         program, values, layouts = kernel.bind_outputs(outs)
@@ -391,7 +392,7 @@ class _Lowering:
         reduce_operand: Any = source.array
         name = ""
         if reduce_operand is None:
-            kernel = FusedKernel([source])
+            kernel = kernel_of([source])
             if broadcast_shapes(*(array.shape for array in kernel.arrays)) != source.shape:
                 return False
             self._group.decide_materialization(operand, kernel)

@@ -1,9 +1,8 @@
-"""Scheduler of one fused call: groups deferred nodes into fused kernels and runs them.
+"""Scheduler of one fused call: runs the passes that compute deferred nodes.
 
 Nodes, reductions among them, are deferred until a value is needed: by most views, by a write to an array
-that they read, by Python, or by `return`. Then the needed nodes of one shape are computed by one kernel, with
-their deferred inputs fused into it. Reductions, and broadcasts and views of their results, are fusion
-barriers: they are computed before the kernels that read them.
+that they read, by Python, or by `return`. Then the graph of the needed nodes is scheduled (`passes.py`), and
+the passes run one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import contextlib
 import sys
 import time
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -36,25 +35,25 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.buffers import BufferTable
 from pycudakit.fusing.memory.frame_tracer import traced_pandas
-from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, ReduceOp, leaf, reads
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf, reads
 from pycudakit.fusing.memory.pytree import map_tuples, tree_map
 from pycudakit.fusing.memory.tracer import Tracer, TracerLife
 from pycudakit.fusing.schedule.cost import Costs
 from pycudakit.fusing.schedule.explain import PlanPass
+from pycudakit.fusing.schedule.fused_kernel import FusedKernel, LoweredSchedule, TracedGraph, copy_of
+from pycudakit.fusing.schedule.graph import Extent
+from pycudakit.fusing.schedule.passes import Reductions
 
-MAX_OUTPUTS = 32  # of a kernel
 _COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
 _MIN_DEFERRED = 64
-# A kernel of so many operations on few elements also stores the live values that it computes on the way.
-_MIN_STEPS_TO_STORE, _MAX_SIZE_TO_STORE = 16, 1 << 15
-_MIN_STEPS_COMPUTED_AGAIN = 8  # operations that cost more than a pass over the stored values
 
 
 class Scheduler:
     """The deferred nodes of one call, and the kernels that compute them.
 
-    Subclasses define `run_reductions`, which computes reductions of one operand along the same axes, and
-    `run_tiled`, which computes nodes by row tiles and returns whether it did.
+    Subclasses define `run_reductions`, which computes reductions of one operand along the same axes, by the
+    kernel that computes the operand or None, and `run_tiled`, which computes nodes by row tiles and returns
+    whether it did.
 
     Parameters
     ----------
@@ -64,9 +63,10 @@ class Scheduler:
         Whether a graph break raises.
     """
 
-    run_reductions: Callable[[Sequence[Node]], None]
+    run_reductions: Callable[[Sequence[Node], FusedKernel | None], None]
     weak_scalars: Any  # the numbers that stand for Python's floats
     run_tiled: Callable[[Sequence[Node]], bool]
+    min_reduced_bytes: int  # of a reduction's operand, from which row tiles are tried
 
     def __init__(self, name: str, strict: bool) -> None:
         self.name = name
@@ -185,11 +185,8 @@ class Scheduler:
             return self.to_host(tracer)
         self.costs.graph_break()
         self.note_graph_break(operation)
-        node = tracer.node
-        if node.array is None:
-            self._store_reduced(node)
-            if not node.shape:
-                self._compare_numbers(node)
+        self.flush_if_errstate_changed()
+        self._compute_for_python(tracer.node)
         return self.to_host(tracer)
 
     def truth_value(self, tracer: Tracer) -> bool:
@@ -201,8 +198,8 @@ class Scheduler:
         operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
         if capture is None or self.has_stopped_deferring or tracer.node.shape:
             return bool(self.concretize(tracer, operation))
-        if tracer.node.array is None:
-            self._store_reduced(tracer.node)
+        self.flush_if_errstate_changed()
+        self._compute([tracer.node], is_looked_at=True)
         array = self.materialize(tracer)
         if tracer.node.buffer is not None:
             tracer.node.buffer.sync_to_host()
@@ -210,36 +207,20 @@ class Scheduler:
         capture.add_branch(array)
         return bool(array)
 
-    def _compare_numbers(self, node: Node) -> None:
-        """Compute a comparison of numbers on the host by NumPy, which needs no kernel."""
+    def _compute_for_python(self, node: Node) -> None:
+        """Compute a value that Python looks at; NumPy compares numbers on the host, without a kernel."""
         function = node.function
-        if function is None or function.name not in _COMPARISONS or node.options is not DEFAULT_OPTIONS:
+        is_comparison = function is not None and function.name in _COMPARISONS and not node.shape
+        if function is None or not is_comparison or node.options is not DEFAULT_OPTIONS:
+            self._compute([node], is_looked_at=True)
             return
         for each in node.arguments:
             if type(each) is Node:
-                self.compute_node(each)
+                self._compute([each], is_looked_at=True)
                 if each.buffer is not None and each.buffer.is_resident:
                     return
         values = [each.array if type(each) is Node else each for each in node.arguments]
         node.set_result(np.asarray(function.numpy(*values)))
-
-    def _store_reduced(self, node: Node) -> None:
-        """Store live operands of a value's reductions that an earlier value had computed, too.
-
-        In `while x.max() > 1: x = f(x)`, each maximum would compute all iterations up to there again.
-        """
-        if not self.reductions:
-            return
-        for each in list(node.ancestors()):
-            operand = None if each.reduction is None else each.reduction.operand
-            if operand is None or operand.array is not None:
-                continue
-            chain = [before for before in operand.ancestors() if before.array is None]
-            if any(before.recomputations for before in chain if before is not operand):
-                self.compute([tracer for tracer in self.deferred() if tracer.node in chain])
-            else:
-                for before in chain[1:]:
-                    before.recomputations += 1
 
     def note_graph_break(self, operation: str, instead: str = "", is_replayed: bool = False) -> None:
         """Record a graph break at the caller's line; raise under `strict`.
@@ -354,10 +335,11 @@ class Scheduler:
         if may_warn:
             unread[node] = None
 
-    def mark_read(self, nodes: Container[Node]) -> None:
+    def mark_read(self, nodes: Iterable[Node]) -> None:
         """Note that a kernel reads or computes these nodes."""
-        for node in [each for each in self.unread if each in nodes]:
-            del self.unread[node]
+        if self.unread:
+            for node in nodes:
+                self.unread.pop(node, None)
 
     def fall_back_if_slow(self) -> bool:
         """Fall back to NumPy for the rest of the call if tracing is far slower; return True if it has.
@@ -402,7 +384,7 @@ class Scheduler:
         """Compute all deferred nodes under the old error settings, if these have changed."""
         if self.errstate.has_changed():
             with self.errstate.previous_in_force():
-                self._compute(self.deferred())
+                self._compute([tracer.node for tracer in self.deferred()])
 
     def before_write(self, buffer: Buffer) -> None:
         """Prepare a buffer for a write by NumPy: compute its deferred readers, and mark it as written."""
@@ -415,7 +397,7 @@ class Scheduler:
     def compute_readers(self, buffer: Buffer, except_node: Node | None = None) -> None:
         """Compute the deferred nodes that read a buffer."""
         deferred = [tracer for tracer in self.deferred() if tracer.node is not except_node]
-        if reads(buffer, [tracer.node for tracer in deferred]):
+        if deferred and reads(buffer, [tracer.node for tracer in deferred]):
             self.compute([t for t in deferred if reads(buffer, [t.node])])
 
     def returned(self, result: Any) -> Any:
@@ -481,84 +463,92 @@ class Scheduler:
     # ---- Kernels -------------------------------------------------------------------------------------
 
     def compute(self, tracers: Iterable[Tracer], keep: bool = True) -> None:
-        """Compute deferred tracers, one kernel for each shape; keep the results on the device, or not."""
+        """Compute deferred tracers; keep the results on the device, or not."""
         self.flush_if_errstate_changed()
-        self._compute(tracers, keep)
-
-    def _compute(self, tracers: Iterable[Tracer], keep: bool = True) -> None:
-        by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
-        to_compute = dict.fromkeys([s.node for s in tracers if s.node.array is None])
-        by_rows: dict[tuple[int, ...], list[Node]] = {}
-        for node in to_compute if self.reductions else ():
-            by_rows.setdefault(node.shape[:1], []).append(node)
-        for nodes in by_rows.values():
-            self.run_tiled(nodes)
-        for node in to_compute:
-            if node.reduction is not None or node.view is not None:
-                self.compute_node(node)
-            elif node.array is None:
-                by_shape.setdefault(node.shape, {})[id(node)] = node
-        groups = [
-            nodes[first : first + MAX_OUTPUTS]
-            for nodes in (list(by_id.values()) for by_id in by_shape.values())
-            for first in range(0, len(nodes), MAX_OUTPUTS)
-        ]
-        for nodes in groups:
-            self.run_fused(nodes, keep=keep, is_last=not keep and nodes is groups[-1])
+        self._compute([tracer.node for tracer in tracers], keep)
 
     def compute_node(self, node: Node) -> None:
-        """Compute a node, if it is deferred, by the method for its kind."""
-        if node.array is not None or self.run_tiled([node]):
-            return
-        if node.reduction is not None:
-            self._run_reductions_of_same_values(node)
-        elif node.view is not None:
-            self.compute_node(node.arguments[0])
-        else:
-            self.run_fused([node])
+        """Compute a node, if it is deferred."""
+        if node.array is None:
+            self._compute([node])
 
-    def resolve_barriers(self, nodes: Iterable[Node]) -> None:
-        """Compute the fusion barriers that nodes depend on, so that the rest can be fused."""
-        while self.reductions or self.waiting_on_reductions:  # most functions have none
-            broadcast_nodes = [node for node in nodes if node.is_broadcast]  # computed by the kernel itself
-            needed = [
-                n
-                for node in nodes
-                for n in node.ancestors()
-                if n.is_fusion_barrier and n not in broadcast_nodes
-            ]
-            if not needed:
-                return
-            self.compute_node(needed[-1])  # the others may depend on it
-            self.waiting_on_reductions = [ref for ref in self.waiting_on_reductions if _is_deferred(ref())]
+    def _compute(self, nodes: Iterable[Node], keep: bool = True, is_looked_at: bool = False) -> None:
+        """Compute deferred nodes by the passes of their schedule."""
+        left = list(dict.fromkeys([node for node in nodes if node.array is None]))
+        while left:
+            values, lowered = self._lower(left, is_looked_at=is_looked_at)
+            is_done = self._run(lowered, values, len(lowered.programs), () if keep else left)
+            left = [] if is_done else [node for node in left if node.array is None]
 
-    def _run_reductions_of_same_values(self, node: Node) -> None:
-        """Compute a reduction, with the other deferred reductions of its operand."""
-        reduction = node.reduction
-        if reduction is None:
-            return
-        deferred = [other for other in (ref() for ref in self.reductions) if other is not None]
-        self.run_reductions([n for n in deferred if _reduce_same_values(n.reduction, reduction)])
-        self.reductions = [weakref.ref(n) for n in deferred if n.reduction is not None]
+    def kernel_into(self, nodes: Sequence[Node], stores_others: bool = True) -> FusedKernel:
+        """Return the kernel that computes nodes of one shape into existing arrays; run the passes before it.
 
-    def run_fused(
+        These also store other live values, unless not `stores_others`.
+        """
+        if nodes[0].array is not None and len(nodes) == 1:
+            return copy_of(nodes[0])
+        while True:
+            values, lowered = self._lower(nodes, is_written=True, stores_others=stores_others)
+            count = len(lowered.programs) - 1
+            program = lowered.programs[-1]
+            assert program is not None  # noqa: S101
+            if not count or self._run(lowered, values, count):
+                return FusedKernel(program, values)
+
+    def _lower(
         self,
         nodes: Sequence[Node],
-        keep: bool = True,
-        is_last: bool = False,
-    ) -> None:
-        """Compute nodes of one shape by one kernel, into new arrays.
+        is_written: bool = False,
+        is_looked_at: bool = False,
+        stores_others: bool = True,
+    ) -> tuple[list[Any], LoweredSchedule]:
+        """Return the nodes and numbers at a graph's indices, and the schedule that computes the nodes."""
+        reductions = [each for ref in self.reductions if (each := ref()) is not None]
+        traced = TracedGraph(nodes, reductions)
+        extent = traced.needed
+        if not stores_others:
+            traced.add_live((), Extent.LATER)
+            extent = Extent.NEEDED
+        while True:
+            if extent:
+                traced.add_live([tracer.node for tracer in self.deferred()], extent)
+            lowered = traced.lower(self.engine, self.min_reduced_bytes, is_written, is_looked_at)
+            extent = lowered.schedule.needs
+            if not extent:
+                return traced.values(), lowered
 
-        The inputs of the last kernel (`is_last`) are not made resident: nothing else will read them.
+    def _run(
+        self, lowered: LoweredSchedule, values: list[Any], count: int, wanted: Sequence[Node] = ()
+    ) -> bool:
+        """Run the first passes of a schedule; return False if row tiles have computed more than one of them.
+
+        The `wanted` values are not kept on the device, and the inputs of the last kernel, if it computes some
+        of them, are not made resident: nothing else will read them.
         """
-        self.resolve_barriers(nodes)
-        nodes = [
-            node for node in nodes if node.array is None
-        ]  # the reductions may have computed some of them
-        if not nodes:
-            return
-        nodes = [*nodes, *self.live_intermediates(nodes)]
-        nodes, kernel = self._storing_kernel(nodes)
+        planned = lowered.schedule
+        passes = zip(planned.passes, lowered.programs, planned.recomputed, planned.released, strict=True)
+        for index, (one, program, recomputed, released) in zip(range(count), passes, strict=False):
+            for each in recomputed:
+                values[each].recomputations += 1
+            nodes = [values[each] for each in one.outputs]
+            kernel = None if program is None else FusedKernel(program, values)
+            if isinstance(one, Reductions):
+                self.run_reductions(nodes, kernel)
+            elif kernel is not None:
+                is_wanted = nodes[0] in wanted
+                self._run_kernel(kernel, nodes, not is_wanted, is_wanted and index == count - 1)
+            else:
+                deferred = [each for each in values if type(each) is Node and each.array is None]
+                if self.run_tiled(nodes) or any(each.array is not None for each in deferred):
+                    return False
+            for each in released if count > 1 else ():
+                values[each] = None
+        if self.waiting_on_reductions:
+            self.waiting_on_reductions = [ref for ref in self.waiting_on_reductions if _is_deferred(ref())]
+        return True
+
+    def _run_kernel(self, kernel: FusedKernel, nodes: Sequence[Node], keep: bool, is_last: bool) -> None:
+        """Run the kernel of nodes, into new arrays."""
         if not is_last:
             self.buffers.make_resident(kernel.arrays)
         new = [self._result_array(node) for node in nodes]
@@ -571,39 +561,6 @@ class Scheduler:
         for node, array, own in zip(nodes, new, buffers, strict=True):
             node.set_result(array, own)
 
-    def _storing_kernel(self, nodes: Sequence[Node]) -> tuple[list[Node], FusedKernel]:
-        """Return the kernel of nodes, and its outputs: the nodes, and others that are better stored now.
-
-        Those are live deferred nodes that need many operations which an earlier kernel has computed, too. In
-        `while np.any(f(x)): x = g(x)`, each kernel would compute all iterations up to there again.
-        """
-        nodes, kernel = list(nodes), FusedKernel(nodes)
-        on_the_way = [node for node in kernel.nodes if node.array is None and node not in nodes]
-        again = {n for n in on_the_way if n.recomputations and n.steps >= _MIN_STEPS_COMPUTED_AGAIN}
-        if again:
-            shape = nodes[0].shape
-            live = dict.fromkeys([t.node for t in self.deferred() if t.node.shape == shape])
-            needed_later = [node for node in live if node not in nodes and _needs_any(node, again)]
-            nodes += needed_later[: MAX_OUTPUTS - len(nodes)]
-            kernel = FusedKernel(nodes)
-        for node in on_the_way:
-            node.recomputations += 1
-        return nodes, kernel
-
-    def live_intermediates(self, nodes: Sequence[Node]) -> list[Node]:
-        """Return live deferred nodes that a long kernel of few elements computes on the way to `nodes`.
-
-        In a recurrence such as `b = b * (1 - a * a)`, each kernel would compute all steps up to there again.
-        """
-        shape = nodes[0].shape
-        is_long = max(node.steps for node in nodes) >= _MIN_STEPS_TO_STORE
-        if not is_long or nodes[0].size > _MAX_SIZE_TO_STORE:
-            return []
-        live = {tracer.node for tracer in self.deferred() if tracer.node.shape == shape}.difference(nodes)
-        on_the_way = [before for node in nodes for before in node.ancestors() if before in live]
-        unique = dict.fromkeys(node for node in on_the_way if not node.is_fusion_barrier)
-        return list(unique)[: MAX_OUTPUTS - len(nodes)]
-
     def _result_array(self, node: Node) -> Array:
         """Allocate an array for a node's values, in the memory order that NumPy would choose."""
         if node.order == "C":
@@ -613,21 +570,16 @@ class Scheduler:
     def compute_into(self, nodes: Sequence[Node], arrays: Sequence[Array]) -> None:
         """Compute nodes of one shape by one kernel, into arrays that no deferred node reads."""
         self.flush_if_errstate_changed()
-        self.resolve_barriers(nodes)
-        if self.buffers.stream:  # other outputs would have no device memory in the stream
-            outputs, kernel = list(nodes), FusedKernel(nodes)
-        else:
-            outputs, kernel = self._storing_kernel(nodes)
-        outs = [*arrays, *map(self._result_array, outputs[len(nodes) :])]
-        if arrays[0].size and not self.try_enqueue(kernel, outs):
-            self.buffers.make_resident([*kernel.arrays, *outs])
-            self.evaluate(kernel, outs)
-        for node, array in zip(outputs, outs, strict=True):
+        kernel = self.kernel_into(nodes, stores_others=False)
+        if arrays[0].size and not self.try_enqueue(kernel, arrays):
+            self.buffers.make_resident([*kernel.arrays, *arrays])
+            self.evaluate(kernel, arrays)
+        for node, array in zip(nodes, arrays, strict=True):
             node.set_result(array, self.buffers.buffer_for(array))
 
     def copy_into(self, source: Array, target: Array) -> None:
         """Copy an array's elements to an array that no deferred node reads."""
-        kernel = FusedKernel([leaf(source)])
+        kernel = copy_of(leaf(source))
         self.buffers.make_resident([*kernel.arrays, target])
         self.evaluate(kernel, [target])
 
@@ -751,18 +703,8 @@ class Scheduler:
             self.passes.append(PlanPass(function, call.engine, shape, read, wrote, *figures, blocks))
 
 
-def _needs_any(node: Node, others: Container[Node]) -> bool:
-    """Return True if a node can be computed by a kernel that computes one of the others on the way."""
-    before = list(node.ancestors())
-    return any(each in others for each in before) and not any(each.is_fusion_barrier for each in before)
-
-
 def _is_deferred(node: Node | None) -> bool:
     return node is not None and node.array is None
-
-
-def _reduce_same_values(one: ReduceOp | None, other: ReduceOp) -> bool:
-    return one is not None and one.operand is other.operand and one.axes == other.axes
 
 
 def _has_foreign_tracers(values: Any, trace: Any) -> bool:

@@ -23,11 +23,11 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import Node, reads
 from pycudakit.fusing.memory.residency import TO_THE_HOST
-from pycudakit.fusing.schedule.reduce_fusion import ReduceScheduler
+from pycudakit.fusing.schedule.passes import MIN_REDUCED_BYTES
+from pycudakit.fusing.schedule.reduce_fusion import ReduceScheduler, is_pending
 from pycudakit.fusing.schedule.row_shards import RowShard, run_shards
 from pycudakit.fusing.schedule.row_tiling import ScheduledKernel, TiledGroup
 
-_MIN_REDUCED_BYTES = 1 << 20  # bytes of a reduction's operand: tiling smaller ones gains nothing
 _MIN_SIZE_RATIO = 16  # a node with fewer elements, by this factor, than a reduction's operand is small
 # Bytes that a tile's kernels touch: about the size of a core's L2 cache. If that gives few tiles per thread,
 # they are made smaller, for load balance.
@@ -43,6 +43,8 @@ _DEVICE_TILE_BYTES = 256 << 20
 class TiledScheduler(ReduceScheduler):
     """A `ReduceScheduler` that runs kernels over the same rows tile by tile."""
 
+    min_reduced_bytes = MIN_REDUCED_BYTES
+
     def defer_until_reductions(self, node: Node) -> None:
         """Defer a broadcast or view until the reductions that it depends on are computed."""
         node.is_broadcast = node.view is None
@@ -57,7 +59,7 @@ class TiledScheduler(ReduceScheduler):
             and 0 not in n.reduction.axes
             and n.reduction.operand.shape[:1] == node.shape[:1]
             and n.reduction.operand.size >= _MIN_SIZE_RATIO * node.size
-            and n.reduction.operand.nbytes >= _MIN_REDUCED_BYTES
+            and n.reduction.operand.nbytes >= self.min_reduced_bytes
             for n in node.ancestors()
         )
 
@@ -98,7 +100,7 @@ class TiledScheduler(ReduceScheduler):
     def _may_tile(self) -> bool:
         deferred = [n.reduction for n in (ref() for ref in self.reductions) if n is not None]
         if not any(
-            r is not None and 0 not in r.axes and r.operand.nbytes >= _MIN_REDUCED_BYTES for r in deferred
+            r is not None and 0 not in r.axes and r.operand.nbytes >= self.min_reduced_bytes for r in deferred
         ):
             return False
         if context.current_context.get().progress is not None:  # progress is reported kernel by kernel
@@ -169,7 +171,7 @@ class TiledScheduler(ReduceScheduler):
         for node, result in group.results.items():
             if node.array is None and node.view is None and result is not group.output:
                 node.set_result(result, self.buffers.buffer_for(result))
-        self.reductions = [ref for ref in self.reductions if _is_pending(ref())]
+        self.reductions = [ref for ref in self.reductions if is_pending(ref())]
         return True
 
     def _record_tiles(
@@ -213,10 +215,6 @@ def _pays_off(group: TiledGroup) -> bool:
     if group.materialized:
         return True
     return cost_model.threads() >= _MANY_THREADS and group.bytes_per_row() * group.rows >= _LARGE_BYTES
-
-
-def _is_pending(node: Node | None) -> bool:
-    return node is not None and node.reduction is not None
 
 
 def _runs_on_other_engine(kernel: ScheduledKernel, kernels: Sequence[ScheduledKernel]) -> bool:

@@ -30,7 +30,6 @@ from pycudakit.fusing.memory.double_buffer import MIN_OVERLAPPING_WRITES
 from pycudakit.fusing.memory.nodes import (
     DEFAULT_OPTIONS,
     MAX_STEPS,
-    FusedKernel,
     Node,
     have_same_order,
     leaf,
@@ -227,7 +226,7 @@ class ElementwiseTrace(TiledScheduler):
                 if self.depends_on_row_reductions(node):
                     self.defer_until_reductions(node)
                 else:
-                    self.run_fused([node])
+                    self.compute_node(node)
         options = DEFAULT_OPTIONS if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), options, result, shape, steps)
         if must_materialize or must_compute_now:
@@ -356,8 +355,9 @@ class ElementwiseTrace(TiledScheduler):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
+        self.unread.pop(value, None)
         if self.unread:
-            self.mark_read(set(value.ancestors()))
+            self.mark_read(value.ancestors())
         if value.array is None and self.write_tiled(array, buffer, value):
             value.redefine_as(conversion(value.dtype), leaf(array, buffer))
             return
@@ -381,15 +381,12 @@ class ElementwiseTrace(TiledScheduler):
             )
         ):
             self.compute_node(value)
-        if value.array is None and (on_the_way := self.live_intermediates([value])):
-            self.run_fused(on_the_way)
-        self.resolve_barriers([value])
-        kernel = FusedKernel([value])
+        kernel = self.kernel_into([value])
         if needs_copy(array, kernel.arrays):
             if value.array is not None:
                 value = cast(value, value.dtype)
             self.compute_node(value)
-            kernel = FusedKernel([value])
+            kernel = self.kernel_into([value])
         if not self.try_enqueue(kernel, [array]):
             self.buffers.make_resident(kernel.arrays)
             buffer.make_resident(residency.INPUT)
@@ -406,10 +403,9 @@ class ElementwiseTrace(TiledScheduler):
         double_buffer = self.buffers.double_buffer_for(buffer, self.compute_readers, self.copy_into)
         if double_buffer is None:
             return False
-        self.resolve_barriers([value])
         back = double_buffer.back
         self.compute_readers(back)
-        kernel = FusedKernel([value])
+        kernel = self.kernel_into([value])
         if not needs_copy(array, kernel.arrays) or reads(back, [value]):
             return False
         double_buffer.refresh_back(array)

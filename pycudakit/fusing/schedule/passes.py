@@ -271,17 +271,20 @@ class _Planner:
         return None
 
     def _store_reduced(self, wanted: Iterable[int]) -> None:
-        """Store live operands of a value's reductions that an earlier value had computed, too.
+        """Store the live operands of a value's reductions, and what they need if it was computed before.
 
-        In `while x.max() > 1: x = f(x)`, each maximum would compute all iterations up to there again.
+        In `while x.max() > 1: x = f(x)`, the next maximum would compute them again.
         """
         for index in self._ancestors(wanted):
-            if self._operations[index].kind != REDUCTION:
+            operands = self._ancestors(self._arguments[index])
+            if self._operations[index].kind != REDUCTION or self._is_stored[index] or not operands:
                 continue
-            operand, *chain = self._ancestors(self._arguments[index]) or [-1]
-            if any(self._recomputations[each] for each in chain):
-                self._need(Extent.LIVE)
-                self._compute_all([each for each in self._graph.live if each in (operand, *chain)])
+            operand, *chain = operands
+            is_again = any(self._recomputations[each] for each in chain)
+            self._need(Extent.LIVE)
+            live = [each for each in self._graph.live if each in (operands if is_again else (operand,))]
+            if live:
+                self._compute_all(live)
             else:
                 self._count(chain)
                 self._noted += tuple(chain)

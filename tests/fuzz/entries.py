@@ -210,6 +210,12 @@ def softmax(x):
 KEPT = []  # a plan with its arrays: a list of requests has their addresses
 
 
+def halve(x):
+    while np.max(x) > 1:
+        x = x * 0.5
+    return x
+
+
 def call_others():
     pk.take(np.arange(12).reshape(3, 4), [1, -1], axis=1)
     put_rows(np.arange(12).reshape(3, 4), np.array([1, -1]), np.arange(8), 2)
@@ -244,6 +250,8 @@ def call_others():
         KEPT.append(pk.fuse(lambda a, b: (np.sqrt(a) + a.sum(), (a - 1) @ b)))
         for _ in range(3):
             KEPT.append((a := np.ones(100), b := np.ones((100, 3)), KEPT[0](a, b)))
+        KEPT.append(halved := pk.fuse(halve))
+        KEPT.extend((a := np.full(100, 99.0), halved(a)) for _ in range(4))
     pk.devices()
     pk.memory_info()
     pk.build_info()

@@ -82,6 +82,8 @@ def _less(rng, number):
 
 def _table(rng, array):
     other = array.copy()
+    if not array.size:
+        return other
     if array.dtype == abi.RUN and rng.random() < 0.7:
         return _run(rng, other)
     if array.dtype in (abi.REQUEST, abi.BINDING):

@@ -271,9 +271,10 @@ class _Planner:
         return None
 
     def _store_reduced(self, wanted: Iterable[int]) -> None:
-        """Store the live operands of a value's reductions, and what they need if it was computed before.
+        """Store the live operands of a value's reductions.
 
-        In `while x.max() > 1: x = f(x)`, the next maximum would compute them again.
+        In `while x.max() > 1: x = f(x)`, the next maximum would compute them again. What they need is stored, too,
+        if it was computed before.
         """
         for index in self._ancestors(wanted):
             operands = self._ancestors(self._arguments[index])

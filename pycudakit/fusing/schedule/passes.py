@@ -273,8 +273,8 @@ class _Planner:
     def _store_reduced(self, wanted: Iterable[int]) -> None:
         """Store the live operands of a value's reductions.
 
-        In `while x.max() > 1: x = f(x)`, the next maximum would compute them again. Live values on the way are
-        stored, too, if any was computed before.
+        In `while x.max() > 1: x = f(x)`, the next maximum would compute them again. Live values on the way
+        are stored, too, if any was computed before.
         """
         for index in self._ancestors(wanted):
             operands = self._ancestors(self._arguments[index])

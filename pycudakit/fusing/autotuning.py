@@ -200,7 +200,7 @@ class AutotunedFunction:
 
         def begin_trace() -> Trace:
             begun.append((traced.new_trace(), save_rng_state([*args, *kwargs.values()])))
-            return begun[0][0]
+            return begun[-1][0]
 
         try:
             if not traced.strict:

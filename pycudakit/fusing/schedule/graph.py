@@ -52,7 +52,7 @@ class Operation(NamedTuple):
     recomputations
         How often kernels have computed the result without storing it.
     steps
-        The operations for the result when it was recorded; some may have been computed since.
+        The number of operations in the result's expression when it was recorded; some may be computed since.
     """
 
     kind: str
@@ -85,11 +85,11 @@ class Operation(NamedTuple):
 
 
 class Extent(IntEnum):
-    """The operations in a graph."""
+    """How much of the trace a graph holds."""
 
-    NEEDED = 0  # those that the wanted values need
-    LIVE = 1  # the same; it is known which of them have values that the body may still use
-    LATER = 2  # and those that other such values need
+    NEEDED = 0  # the operations that the wanted values need
+    LIVE = 1  # the same, and which of them the body may still use
+    LATER = 2  # also the operations that other values need that the body may still use
 
 
 class Graph(NamedTuple):
@@ -110,11 +110,12 @@ class Graph(NamedTuple):
     reductions
         The reductions in the order in which they were recorded.
     extent
-        Which operations are in the graph.
+        How much of the trace the graph holds.
     is_written
         Whether the wanted values are written to existing arrays, by a last kernel with no other outputs.
     is_looked_at
-        Whether Python looks at the wanted value, and may then compute it again from later values.
+        Whether the wanted value is for Python, as the condition of a `while` is. The body may then ask for
+        the same expression of newer values.
     """
 
     inputs: tuple[Input, ...]

@@ -79,7 +79,7 @@ class Reductions(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Values to compute by row tiles, if that pays. The schedule goes on as if it did not."""
+    """Values to compute by row tiles, if that pays. The passes after it are those if it does not pay."""
 
     outputs: tuple[int, ...]
 
@@ -277,13 +277,16 @@ class _Planner:
         are stored, too, if any was computed before.
         """
         for index in self._ancestors(wanted):
-            operands = self._ancestors(self._arguments[index])
-            if self._operations[index].kind != REDUCTION or self._is_stored[index] or not operands:
+            if self._operations[index].kind != REDUCTION or self._is_stored[index]:
                 continue
-            operand, *chain = operands
+            operands = self._ancestors(self._arguments[index])  # the operand, and all that it needs
+            if not operands:
+                continue
+            chain = operands[1:]
             is_again = any(self._recomputations[each] for each in chain)
+            stored = set(operands if is_again else operands[:1])
             self._need(Extent.LIVE)
-            live = [each for each in self._graph.live if each in (operands if is_again else (operand,))]
+            live = [each for each in self._graph.live if each in stored]
             if live:
                 self._compute_all(live)
             else:

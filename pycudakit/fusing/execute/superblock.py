@@ -58,10 +58,11 @@ class Superblock(NamedTuple):
 
     plan: Plan
     exits: list[Exit]
+    calls: list[int]  # up to each exit
 
     def exit_of(self, run: PlanRun) -> int:
         """Return the index of the exit at which a run has ended."""
-        return bisect.bisect_left([each.calls for each in self.exits], run.completed)
+        return bisect.bisect_left(self.calls, run.completed)
 
 
 def is_joinable(segment: LoweredSegment) -> bool:
@@ -97,7 +98,7 @@ def join(
         exits.append(joined.exit_after(segment.plan))
         if len(joined.requests) > _MAX_REQUESTS:
             return None
-    return Superblock(joined.plan(stops), exits)
+    return Superblock(joined.plan(stops), exits, [each.calls for each in exits])
 
 
 class _SuperblockPlan:

@@ -99,8 +99,8 @@ class Fused(Generic[P, R]):
         if traced.runs_lazily:
             return self.__wrapped__(*args, **kwargs)
         result: Any
-        if engine == "auto" and not (kwargs or traced.strict):
-            best = self._autotuned.best[key_of(args)]
+        if engine == "auto" and not traced.strict:
+            best = self._autotuned.best[key_of(args, kwargs)]
             if type(best) is EngineChoice:
                 if best.engine == "numpy":
                     return traced.run_by_numpy(args, kwargs, best.reason)  # type: ignore[no-any-return]

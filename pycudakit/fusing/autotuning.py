@@ -8,7 +8,7 @@ be fastest; where the estimates are close, a few calls are measured.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -182,7 +182,7 @@ class AutotunedFunction:
         began = time.thread_time()  # not affected by other load on the machine
         result = traced.run_by_numpy(args, kwargs, REASON_NUMPY_FASTER_FOR_SIZE)
         seconds = time.thread_time() - began
-        plain_key = None if kwargs else key_of(args)
+        plain_key = key_of(args, kwargs)
         is_short = seconds < _REPLAY_SECONDS or traced.guards is None
         if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is CallsLeft and not is_short):
             self.best[plain_key] = None
@@ -237,9 +237,12 @@ def _override(engine: str) -> AbstractContextManager[None]:
     return context.override(engine=engine, fallback="numpy")
 
 
-def key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return a key of arrays and numbers, by which the time of a call differs; None for other values."""
+def key_of(values: Sequence[Any], named: Mapping[str, Any] | None = None) -> tuple[Any, ...] | None:
+    """Return a key of arguments, by which the time of a call differs; None if there are containers."""
     parts: list[Any] = []
+    if named:
+        values = [*values, *named.values()]
+        parts += named
     for value in values:
         kind = type(value)
         if kind is np.ndarray:
@@ -248,6 +251,8 @@ def key_of(values: Sequence[Any]) -> tuple[Any, ...] | None:
             parts.append(kind)
         elif kind is int:
             parts.append(value)
+        elif kind is bool or kind is str or value is None:
+            parts.append((kind, value))
         else:
             return None
     return tuple(parts)

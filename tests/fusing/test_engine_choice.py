@@ -218,23 +218,33 @@ def test_engines_of_calls_used_lately_are_kept():
     assert len(list(function._autotuned.best.live_values())) <= 256
 
 
-@pytest.mark.parametrize("arguments", [(), (3,), (2.5,)])
-def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), {}),
+        ((3,), {}),
+        ((2.5,), {}),
+        ((), {"number": 3}),
+        ((), {"sign": True}),
+        ((2.5,), {"mode": "abs"}),
+    ],
+)
+def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments, named):
     monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 0.0)
     monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 1e-3)
     monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
 
     @pk.fuse
-    def body(x, number=2):
+    def body(x, number=2, sign=False, mode=None):
         for _ in range(5):
             x = x * number + np.abs(x) - number
-        return x
+        return -x if sign or mode else x
 
     x = np.linspace(0, 1, 1000)
-    want, engines = body.__wrapped__(x, *arguments), []
+    want, engines = body.__wrapped__(x, *arguments, **named), []
     with pk.engine("auto"):
         for _ in range(200):
-            np.testing.assert_array_equal(body(x, *arguments), want)
+            np.testing.assert_array_equal(body(x, *arguments, **named), want)
             engines.append(pk.last_call().engine)
     assert engines[0] == "numpy"
     assert "cpu" in engines

@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.nested import copied
 from helpers.processes import python
 from helpers.replayed import assert_same
 from hypothesis import given
@@ -178,10 +179,6 @@ OF_PRODUCTS = {"factored", "norms", "products", "weighted"}  # which are not rep
 
 def is_replayed():
     return pk.last_call().reason.endswith("replayed")
-
-
-def copied(values):
-    return tuple(value.copy() if isinstance(value, np.ndarray) else value for value in values)
 
 
 @pytest.mark.parametrize("name", BODIES)

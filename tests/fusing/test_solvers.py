@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 from helpers.benchmark_modules import load
-from helpers.nested import assert_parts
+from helpers.nested import assert_parts, copied
 
 import pycudakit as pk
 from pycudakit.fusing.memory import residency
 
 SOLVERS = load("solver_programs").SOLVERS
-
-
-def copied(values):
-    return [value.copy() if isinstance(value, np.ndarray) else value for value in values]
 
 
 def assert_close(one, other):

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers.nested import assert_parts as assert_each
+from helpers.nested import copied
 from helpers.threads import run_in_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,10 +92,6 @@ BODIES = {
 }
 
 
-def copied(arguments):
-    return [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-
-
 @pytest.mark.parametrize("name", BODIES)
 def test_results_are_numpys(engine, name):
     """Of calls with other numbers of turns and other outcomes, also those that leave a superblock early."""
@@ -120,16 +117,10 @@ def check(engine, name):
         assert_parts(result, expected)
         assert_parts(list(ours), list(numpys))
         replayed += is_replayed()
-        kept.append((result, copied_parts(result)))
+        kept.append((result, copied(result)))
     assert engine != "cpu" or replayed > 20
     for result, values in kept:  # no later call has written to them
         assert_each(result, values, np.testing.assert_array_equal)
-
-
-def copied_parts(result):
-    if isinstance(result, np.ndarray):
-        return result.copy()
-    return type(result)(map(copied_parts, result)) if isinstance(result, (list, tuple)) else result
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])

@@ -1,4 +1,13 @@
-"""Comparison of nested results."""
+"""Copies and comparison of nested values."""
+
+import numpy as np
+
+
+def copied(value):
+    """Return a value with copies of its arrays."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return type(value)(map(copied, value)) if isinstance(value, (list, tuple)) else value
 
 
 def assert_parts(got, want, compare):

@@ -359,8 +359,6 @@ class PlanRun(NativeCall):
         flags = self._run_on_cuda(self._choice) if self._plan.order else 0
         for index in self._read:
             copies.sync_to_host(addresses[index])
-        if self._plan.condition is None and not self._plan.stops:
-            copies.sync_arguments()
         return flags
 
     def _is_finite(self, buffers: Sequence[Array]) -> bool:

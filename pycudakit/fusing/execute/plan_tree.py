@@ -324,6 +324,8 @@ class _Replay:
         if buffers is None:
             outcome: Any = NotImplemented
         elif lowered.is_last:
+            if self._copies is not None:
+                self._copies.sync_arguments()
             outcome = run.result(buffers)
         else:
             outcome = run.outcome(buffers)

@@ -58,11 +58,10 @@ class Superblock(NamedTuple):
 
     plan: Plan
     exits: list[Exit]
-    calls: list[int]  # up to each exit
 
     def exit_of(self, run: PlanRun) -> int:
         """Return the index of the exit at which a run has ended."""
-        return bisect.bisect_left(self.calls, run.completed)
+        return bisect.bisect_left(self.exits, run.completed, key=lambda each: each.calls)
 
 
 def is_joinable(segment: LoweredSegment) -> bool:
@@ -98,7 +97,7 @@ def join(
         exits.append(joined.exit_after(segment.plan))
         if len(joined.requests) > _MAX_REQUESTS:
             return None
-    return Superblock(joined.plan(stops), exits, [each.calls for each in exits])
+    return Superblock(joined.plan(stops), exits)
 
 
 class _SuperblockPlan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pycudakit import errors
-from pycudakit._native import engine_status, loader
+from pycudakit._native import engine_status, hardware, loader
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import (
@@ -136,6 +136,11 @@ def numpy_choice_for_size(function: str) -> EngineChoice:
 def numpy_choice_for_layout(function: str) -> EngineChoice:
     """Return the choice of NumPy by `auto`, because of the memory layout of the array."""
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_LAYOUT)
+
+
+def choice_is_final() -> bool:
+    """Return True if `auto` will choose the same for later calls: there is no GPU, or it is awake."""
+    return not engine_status.status("cuda").available or hardware.link_is_known()
 
 
 _SHORT = 1e-4  # seconds: the choice of NumPy for shorter calls holds for calls of a similar size

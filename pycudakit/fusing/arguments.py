@@ -30,8 +30,8 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator
 
 
-def _number_of(array: Array) -> Any:
-    return array[()]
+def _number_of(array: Array, is_float: bool) -> Any:
+    return array.item() if is_float else array[()]
 
 
 class ArgumentMap:
@@ -48,7 +48,7 @@ class ArgumentMap:
         self._originals_of_copies: dict[int, Any] = {}
         self._results: dict[int, Any] = {}  # results on the device, by the id of their tracer
         self._numbers: dict[int, Any] = {}  # that were returned, by the id of their tracer
-        self._number_of: Callable[[Array], Any] = _number_of
+        self._number_of: Callable[[Array, bool], Any] = _number_of
         self._first_tracers: dict[int, int] = {}  # ids of tracers, by the id of the array that was returned
 
     def to_tracers(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -84,10 +84,11 @@ class ArgumentMap:
                 self._trace.memmaps[id(tracer)] = value
         return self._tracers_of_arrays[id(value)][0]
 
-    def to_caller(self, value: Any, number_of: Callable[[Array], Any] | None = None) -> Any:
+    def to_caller(self, value: Any, number_of: Callable[[Array, bool], Any] | None = None) -> Any:
         """Replace the tracers in a value by arrays, and copies of lists and dicts by the originals.
 
-        `number_of` makes the numbers, which are NumPy's scalars by default.
+        `number_of` makes the numbers, of an array each, and of whether it stands for Python's float. They are
+        that, and NumPy's scalars, by default.
         """
         if number_of is None:
             return tree_map_in_place(value, self.leaf_to_caller, self._is_copy)
@@ -134,7 +135,8 @@ class ArgumentMap:
             return self._result_on_device(tracer, self._imported)
         array = self._trace.to_host(tracer)
         if tracer.is_scalar:
-            return self._numbers.setdefault(id(tracer), self._number_of(array))
+            is_float = self._trace.weak_scalars.get(tracer.node) is not None
+            return self._numbers.setdefault(id(tracer), self._number_of(array, is_float))
         first = self._first_tracers.setdefault(id(array), id(tracer))
         memmap = self._trace.memmap_of(tracer)
         if memmap is not None:

@@ -72,6 +72,7 @@ RISK_AHEAD = 1  # a risky one
 MAY_RETURN = 2  # the function's last one, so that the caller's bits decide
 RISK_ON_RAISE = 4  # a risky one in a handler, if this instruction raises
 CONCRETE_NUMBER = 8  # the number that the instruction makes is concrete
+DEFERRED_FLOAT = 16  # the float that the instruction makes of a number may stay deferred
 
 
 class Risk(NamedTuple):
@@ -215,6 +216,17 @@ class Analysis:
                     self.bits[code][each] |= CONCRETE_NUMBER
                     self.bits_beside_concrete[code][each] |= CONCRETE_NUMBER
 
+    def set_deferred_floats(self, flow: NumberFlow) -> None:
+        """Mark the instructions whose floats may stay deferred."""
+        for code, offset in flow.deferred_floats():
+            for each in range(offset, flow.ends[code, offset]):
+                self.bits[code][each] |= DEFERRED_FLOAT
+
+    def defers_float(self, frame: FrameType) -> bool:
+        """Return True if the float that a frame's instruction makes of a number may stay deferred."""
+        bits = self.bits.get(id(frame.f_code))
+        return bits is not None and bool(bits[frame.f_lasti] & DEFERRED_FLOAT)
+
     def why_concrete(self, frame: FrameType | None, outermost: CodeType) -> str:
         """Return why a number that a frame makes must be NumPy's scalar; "" if it may stay deferred."""
         while frame is not None and (code := frame.f_code) is not outermost:
@@ -272,6 +284,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
             analysis.bits, analysis.bits_beside_concrete = bits, analysis.bits
             analysis.risks = list(dict.fromkeys([*risks, *analysis.risks]))
         analysis.set_concrete_numbers(flow)
+        analysis.set_deferred_floats(flow)
     except (UnanalysedError, RecursionError) as error:
         analysis.unanalysed = str(error)
     analysis.set_facts(facts, arguments, keywords)

@@ -340,13 +340,22 @@ def _get_attribute(value: Any, name: str, /, *default: Any) -> Any:
     return getattr(value, name, *default)
 
 
+def _float(value: Any = 0.0, /) -> Any:
+    """As `float`, but the float of a tracer may be one, too."""
+    trace = current_trace()
+    deferred = None
+    if type(value) is Tracer and value.owning_trace is trace:
+        deferred = trace.deferred_float(value, sys._getframe(1))  # noqa: SLF001
+    return float(value) if deferred is None else deferred
+
+
 def _is_attribute_of_array(value: Any, name: str) -> bool:
     """Return True for an attribute of a tracer's array, which the tracer itself may lack."""
     return type(value) is Tracer and any(name in vars(cls) for cls in value.__class__.__mro__)
 
 
 _BUILT_IN: dict[str, Any] = {"bytearray": bytearray, "memoryview": memoryview}
-_BUILT_IN |= {"getattr": _get_attribute, "hasattr": _has_attribute}
+_BUILT_IN |= {"getattr": _get_attribute, "hasattr": _has_attribute, "float": _float}
 
 
 class _Globals(dict[str, Any]):

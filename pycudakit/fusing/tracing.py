@@ -188,7 +188,11 @@ class TracedFunction:
         trace.computes_unread = imported is None and not self._is_from_library
         roots = self.function, args, kwargs
         args, kwargs = argument_map.to_tracers(self.function, args, kwargs)
-        trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
+        analysis = self._analysis_of(args, kwargs)
+        if analysis is not None:
+            trace.defers_float = analysis.defers_float
+        is_pure = analysis is None or analysis.is_pure  # no instruction can reach memory past the trace
+        trace.analysis, trace.outermost_code = None if is_pure else analysis, _RUN_CODE
         if trace.begun_capture is not None and trace.begun_capture.scalars:
             args, kwargs = self._with_scalar_operands(trace, trace.begun_capture, args, kwargs)
         listener = trace.buffers.scope.listener
@@ -233,7 +237,7 @@ class TracedFunction:
         return result
 
     def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:
-        """Return the analysis of a call; None if no instruction can reach memory past the trace."""
+        """Return the analysis of a call; None for the library's own functions."""
         if self._is_from_library:
             return None
         for analysis in self.analyses:
@@ -244,7 +248,7 @@ class TracedFunction:
             computed_with = self._arguments_of(analysis.scalar_parameters)
             self.scalar_arguments = computed_with & self.scalar_arguments if self.analyses else computed_with
             self.analyses = [analysis, *self.analyses[: _MAX_ANALYSES - 1]]
-        return None if analysis.is_pure else analysis
+        return analysis
 
     def _arguments_of(self, parameters: frozenset[str]) -> frozenset[int | str]:
         """Return the indices and the names of arguments for parameters of the function."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +16,13 @@ from pycudakit._element_programs.program import ElementProgram
 from pycudakit._native import allocator, engine_status
 from pycudakit._native.allocator import residency_hooks
 from pycudakit._runtime import dispatch_cache
-from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
+from pycudakit._runtime.dispatch_cache import CachedCall
 from pycudakit._runtime.engine_choice import EngineChoice
 
 
 def offer_to_cache(program: ElementProgram, inputs: Sequence[Any], result: Any) -> None:
     """Offer a call of dense arrays of one shape, which ran on the CPU engine, to the dispatch cache."""
-    if dispatch_cache.is_filling_cache() and result.ndim and result.nbytes <= MAX_BYTES:
+    if dispatch_cache.is_filling_cache() and result.ndim:
         dispatch_cache.offer_to_cache(result, functools.partial(_cached_call, program, inputs))
 
 
@@ -36,9 +37,7 @@ def _cached_call(
         return None
     estimated = program_cost.estimate(program)
     begin = estimated.numpy_below if program.numpy_agrees else 0
-    end = float(MAX_BYTES)
-    if engine_status.status("cuda").available:
-        end = min(end, estimated.cuda_from)
+    end = estimated.cuda_from if engine_status.status("cuda").available else math.inf
     works, (dtype,) = prepared_programs(program), program.out_dtypes
 
     def compute(arguments: tuple[Any, ...]) -> Any:

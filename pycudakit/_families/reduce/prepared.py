@@ -68,10 +68,10 @@ class _PreparedTotal(PreparedReduce):
         self.addresses[-1] = address_of(self.result)
 
     def try_bind(self, arguments: tuple[Any, ...]) -> bool:
-        """Bind dense arrays of one shape; return False if they are not, or have too many elements."""
+        """Bind dense arrays of one shape; return False if they are not."""
         first = arguments[0]
         shape, size, addresses = first.shape, first.size, self.addresses
-        if not 0 < size <= MAX_ELEMENTS_OF_ANY_SHAPE:
+        if not size:
             return False
         for row, position in self.inputs:
             array = arguments[position]

@@ -40,6 +40,7 @@ from pycudakit._runtime import context, dispatch_cache, fp_errors, native_call, 
 from pycudakit._runtime.engine_choice import (
     NO_COST,
     EngineChoice,
+    choice_is_final,
     choose_engine,
     cpu_choice,
     numpy_choice_for_layout,
@@ -487,7 +488,8 @@ def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
     number = _run_dense(name, kernel, choice, a.size, [a])
     if number is None:
         return None
-    if engine == "auto" and a.size <= prepared.MAX_ELEMENTS_OF_ANY_SHAPE:
+    is_chosen_once = a.size <= prepared.MAX_ELEMENTS_OF_ANY_SHAPE or choice_is_final()
+    if engine == "auto" and choice.engine == "cpu" and is_chosen_once:
         dispatch_cache.offer_to_cache(number, functools.partial(prepared.total_fast_path, kernel))
     return number
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._native import abi
+from pycudakit._native import abi, allocator
 from pycudakit._native.abi import address_of
+from pycudakit._native.allocator import residency_hooks
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
+from pycudakit._runtime.dispatch_cache import CachedCall
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall, Pool
 from pycudakit._runtime.operands import locate_operand
@@ -58,9 +59,11 @@ def fast_path_of(
 
         def compute(arguments: tuple[Any, ...]) -> Any:
             array = arguments[0]
-            if any_shape and not (0 < array.nbytes <= MAX_BYTES and array.flags.c_contiguous):
+            if residency_hooks.on_new_array is not None:
                 return None
-            result = np.empty(array.shape if any_shape else shape, dtype)
+            if any_shape and not (array.size and array.flags.c_contiguous):
+                return None
+            result = allocator.empty(array.shape if any_shape else shape, dtype)
             work = pool.take()
             try:
                 if any_shape:

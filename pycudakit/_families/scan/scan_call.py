@@ -16,7 +16,7 @@ from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT64, Array, DType, code_of
 from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_call
 from pycudakit._runtime.call_log import Reason
-from pycudakit._runtime.engine_choice import NO_COST, Cost, choose_engine
+from pycudakit._runtime.engine_choice import NO_COST, Cost, choice_is_final, choose_engine
 from pycudakit._runtime.native_call import log_empty_call, run
 from pycudakit._runtime.operands import allocate, as_array, axis_index, fill_operand_row
 from pycudakit._runtime.ufunc_arguments import check_writeable, needs_copy
@@ -171,8 +171,9 @@ def scan_along(scan: ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> A
     operation, flags, table, lengths, outer, rows = described
     request = (operation, flags, table, lengths, len(lengths), outer, rows)
     fp_flags = run(choice, "pk_scan", *request, size=array.size)
-    fits = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MAX_BYTES
-    if out is None and not fp_flags and fits and choice.engine == "cpu" and dispatch_cache.is_filling_cache():
+    is_chosen_once = array.nbytes <= dispatch_cache.MAX_BYTES or choice_is_final()
+    fits = out is None and array.flags.c_contiguous and is_chosen_once
+    if fits and not fp_flags and choice.engine == "cpu" and dispatch_cache.is_filling_cache():
         dispatch_cache.offer_to_cache(target, prepared.fast_path_of(described, array, target))
     if fp_flags:
         is_cast = array.dtype.kind == "f" and result.kind != "f"

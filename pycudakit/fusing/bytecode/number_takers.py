@@ -71,6 +71,13 @@ def handling_of(function: Any, arguments: list[Any]) -> Handling:
     return Handling.TAKES if takes else Handling.OTHER
 
 
+def makes_float(function: Any, count: int) -> bool:
+    """Return True for a call that may make one of Python's floats of a number."""
+    if type(function) is MethodOf:
+        return function.owner in (TRACER, NUMBER, VALUE) and function.name == "item" and not count
+    return type(function) is Known and function.value is float and count == 1
+
+
 def _of_method(owner: Any, name: str) -> Handling:
     if owner in (TRACER, NUMBER, VALUE, GENERATOR) or type(owner) is Known:  # of a ufunc
         return Handling.PASSES_ON if name in ("conj", "conjugate") else Handling.TAKES

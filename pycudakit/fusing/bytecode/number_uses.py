@@ -6,6 +6,10 @@ analysed, would see a tracer in place of a scalar. So a second pass follows the 
 that make them, through the stack, variables, cells, containers, arguments and results, to their uses. The
 nodes of its graph are sites (instructions that make numbers), containers, cells, and the arguments and
 results of frames. A number whose site reaches a use of another kind is concrete.
+
+Python's floats that are made of such numbers, as by `float(x.max())` or `x.max().item()`, may stay deferred
+while they are only compared, added, subtracted, multiplied, divided, kept in containers, and returned. Their
+nodes are of their own: an escaping float leaves the numbers deferred.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from pycudakit.fusing.bytecode.known_calls import PLAIN_ATTRIBUTES
-from pycudakit.fusing.bytecode.number_takers import Handling, described, handling_of
+from pycudakit.fusing.bytecode.number_takers import Handling, described, handling_of, makes_float
 from pycudakit.fusing.bytecode.opcodes import Instruction
 from pycudakit.fusing.bytecode.sources import CellSource
 from pycudakit.fusing.bytecode.stack_rules import StackRules, State
@@ -92,6 +96,9 @@ class NumberFlow:
         self._sources: dict[Node, set[Node]] = {}  # edges, by their ends
         self._escapes: dict[Node, str] = {}  # nodes whose numbers other code may see, with the reason
         self._forced: dict[Node, str] = {}  # instructions that run other code, which may make numbers
+        self._floats: set[Node] = set()  # instructions that make Python's floats of numbers
+        self._float_sources: dict[Node, Origins] = {}  # edges along which floats flow, and numbers do not
+        self._escaped_floats: set[Node] = set()
         self.ends: dict[tuple[int, int], int] = {}  # of instructions, by the code's id and the begin
 
     def add(self, origins: Origins, ends: Iterable[Node]) -> None:
@@ -108,6 +115,18 @@ class NumberFlow:
         """Note that an instruction runs other code: a number made meanwhile may go anywhere."""
         self._forced.setdefault(site, reason)
 
+    def add_float(self, node: Node) -> None:
+        """Note that an instruction makes a float of a number."""
+        self._floats.add(node)
+
+    def add_arithmetic(self, node: Node, origins: Origins) -> None:
+        """Note that an instruction computes with Python's numbers."""
+        self._float_sources[node] = origins
+
+    def escape_floats(self, origins: Origins) -> None:
+        """Note a use in which a deferred float among these numbers would not be as Python's is."""
+        self._escaped_floats |= origins
+
     def concrete_numbers(self) -> dict[Node, str]:
         """Return the sites whose numbers must be scalars, with the reasons."""
         reasons = {**self._forced, **self._escapes}
@@ -119,6 +138,17 @@ class NumberFlow:
                     reasons[source] = reasons[node]
                     pending.append(source)
         return {node: reason for node, reason in reasons.items() if node[0] == "site"}
+
+    def deferred_floats(self) -> set[tuple[int, int]]:
+        """Return the instructions whose floats may stay deferred, as `concrete_sites` returns its own."""
+        escaped = {*self._forced, *self._escapes, *self._escaped_floats} if self._floats else set()
+        pending = list(escaped)
+        while pending:
+            node = pending.pop()
+            sources = self._float_sources.get(node, NONE).union(self._sources.get(node, ())) - escaped
+            escaped |= sources
+            pending += sources
+        return {(code, offset) for _, code, offset in self._floats - escaped}
 
     def concrete_sites(self) -> set[tuple[int, int]]:
         """Return the sites of such numbers, each as the id of a code object and an offset."""
@@ -252,6 +282,7 @@ class FrameFlow(StackRules):
         site = "site", id(self._code), done.instruction.begin
         self._flow.ends[site[1:]] = done.instruction.end
         pushed = done.after.stack[done.floor :]
+        self._escape_floats(done, operands)
         if done.risk and done.frame is None and not (pushed and set(map(id, pushed)) & _IDS_OF_ARRAYS):
             self._flow.force(site, f"line {done.instruction.line} runs other code")
         if rule in _LOOKS:
@@ -262,6 +293,30 @@ class FrameFlow(StackRules):
             method = getattr(self, f"_flow_{rule}", None)
             made = self._other(done, operands, site) if method is None else method(done, operands, site)
         self.stack += [made] * len(pushed)
+
+    def _escape_floats(self, done: Done, operands: Operands) -> None:
+        """Note a use in which a deferred float would not be as Python's is."""
+        rule = done.instruction.rule
+        if rule in _TAKE_FLOATS or (rule in ("binary", "unary") and is_arithmetic(done.instruction)):
+            return
+        if rule in ("subscript", "subscript_slice") or done.instruction.symbol == "[]":
+            operands = operands[1:]
+        elif rule in ("store_subscript", "store_slice") and type(operands[1][0]) is Container:
+            operands = operands[2:]
+        elif rule in ("load_method", "load_attribute") and type(operands[0][0]) is Container:
+            return  # the method's call decides
+        elif rule.startswith("call") and self._takes_floats(done, operands):
+            return
+        self._flow.escape_floats(_union(each for each in operands if each[0] not in _NO_FLOATS))
+
+    @staticmethod
+    def _takes_floats(done: Done, operands: Operands) -> bool:
+        function = operands[1][0] if operands[0][0] is NULL else operands[0][0]
+        if done.frame is not None:
+            return True
+        if type(function) is MethodOf:
+            return type(function.owner) is Container and function.name in _ADDING
+        return type(function) is Known and any(function.value is each for each in _FUNCTIONS_OF_FLOATS)
 
     def _pass_on(self, rule: str, done: Done, operands: Operands) -> Origins:
         made = _union(operands)
@@ -320,6 +375,8 @@ class FrameFlow(StackRules):
             return self._flow_subscript(done, operands, site)
         kinds = {id(kind): kind for kind, _ in operands}.values()
         made = frozenset({site})
+        if done.instruction.rule == "binary" and all(kind in _NUMBERS for kind in kinds):
+            made |= self._arithmetic(done, operands)
         if all(kind in _OPERANDS for kind in kinds):
             return made | _union(each for each in operands if each[0] in (VALUE, ARRAY))
         if all(kind in _OPERANDS or type(kind) in _COLLECTIONS for kind in kinds):
@@ -336,7 +393,12 @@ class FrameFlow(StackRules):
     def _flow_unary(self, done: Done, operands: Operands, site: Node) -> Origins:
         if operands[0][0] not in _OPERANDS:
             return self._other(done, operands, site)
-        return frozenset({site})
+        return frozenset({site}) | self._arithmetic(done, operands)
+
+    def _arithmetic(self, done: Done, operands: Operands) -> Origins:
+        node = "arithmetic", id(self._code), done.instruction.begin
+        self._flow.add_arithmetic(node, _union(operands))
+        return frozenset({node})
 
     def _flow_identity(self, done: Done, operands: Operands, _site: Node) -> Origins:
         if all(kind is not PLAIN for kind, _ in operands):  # with None, it is False
@@ -454,16 +516,47 @@ class FrameFlow(StackRules):
             self._store(done, _union(operands[1:]), function.owner, operands[0][1])
             return NONE
         handling = handling_of(function, [kind for kind, _ in arguments])
+        made = frozenset({site})
+        if makes_float(function, len(arguments)):
+            node = "float", *site[1:]
+            self._flow.add_float(node)
+            made |= {node}
+        elif type(function) is Known and function.value is abs:
+            made |= self._arithmetic(done, arguments)
         if handling is Handling.OTHER:
             is_own = type(function) is MethodOf and function.owner in _ARRAYS  # a method of the number itself
             self._escape(arguments if is_own else operands, done, described(function))
-        return frozenset({site}) | (_union(operands) if handling is Handling.PASSES_ON else NONE)
+        return made | (_union(operands) if handling is Handling.PASSES_ON else NONE)
 
     _flow_call_with_names = _flow_call_function = _flow_call_function_with_names = _flow_call
     _flow_call_unpacked = _flow_call
 
 
+def is_arithmetic(instruction: Instruction) -> bool:
+    """Return True for an operator of floats that NumPy computes as Python does.
+
+    A power is computed by its exponent's value.
+    """
+    name = instruction.name
+    return instruction.symbol in _SYMBOLS or name in _ARITHMETIC or name == "UNARY_NEGATIVE"
+
+
 _COLLECTIONS = (Items, Each, Container)
+_NUMBERS = frozenset({NUMBER, PLAIN})
+_NO_FLOATS = frozenset({TRACER, SUPPORTED_ARRAY})
+_SYMBOLS = frozenset("+ - * / += -= *= /=".split())  # noqa: SIM905
+_ARITHMETIC = frozenset(
+    f"{prefix}_{name}"  # of Python 3.10
+    for prefix in ("BINARY", "INPLACE")
+    for name in ("ADD", "SUBTRACT", "MULTIPLY", "TRUE_DIVIDE")
+)
+# Rules of uses in which a deferred float is as Python's: comparisons and containers, beside arithmetic.
+_TAKE_FLOATS = (_LOOKS - {"format", "build_string"}) | frozenset(
+    """compare identity return build_tuple list_to_tuple build_list build_map build_const_key_map add_item
+    add_map_item extend unpack unpack_with_rest get_iterator next_item load_cell load_cell_value
+    store_cell_value""".split()  # noqa: SIM905
+)
+_FUNCTIONS_OF_FLOATS = abs, bool, enumerate, float, iter, len, list, max, min, reversed, tuple, zip
 _LOOK_INTO = frozenset({"copy_dict_without_keys", "match_keys", "send"})
 _IDS_OF_ARRAYS = frozenset(map(id, _ARRAYS - {NUMBER}))
 _DESCRIPTIONS = {

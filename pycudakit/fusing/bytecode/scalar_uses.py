@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from pycudakit.fusing.bytecode.number_uses import NONE, Done, FrameFlow, Node, NumberFlow, Operands, Origins
-from pycudakit.fusing.bytecode.value_kinds import NULL, TRACER, Known, LocalFunction
-
-# Operators of two numbers that NumPy computes as Python does; a power is computed by its exponent's value.
-_SYMBOLS = frozenset("+ - * / += -= *= /=".split())  # noqa: SIM905
-_NAMES = frozenset(
-    f"{prefix}_{name}"  # of Python 3.10
-    for prefix in ("BINARY", "INPLACE")
-    for name in ("ADD", "SUBTRACT", "MULTIPLY", "TRUE_DIVIDE")
+from pycudakit.fusing.bytecode.number_uses import (
+    NONE,
+    Done,
+    FrameFlow,
+    Node,
+    NumberFlow,
+    Operands,
+    Origins,
+    is_arithmetic,
 )
+from pycudakit.fusing.bytecode.value_kinds import NULL, TRACER, Known, LocalFunction
 
 _REFLECTION = frozenset({"locals", "vars", "dir", "eval", "exec"})  # read variables by their names
 
@@ -93,12 +94,12 @@ class ScalarFlow(FrameFlow):
         del self.stack[done.floor :]
         origins = NONE.union(*[each for _, each in operands])
         made = NONE
-        rule, name, symbol = done.instruction.rule, done.instruction.name, done.instruction.symbol
-        is_arithmetic = rule == "binary" and (symbol in _SYMBOLS or name in _NAMES)
+        rule = done.instruction.rule
+        is_computed = rule in ("binary", "unary") and is_arithmetic(done.instruction)
         is_of_array = any(kind is TRACER for kind, _ in operands)
-        if is_of_array and (is_arithmetic or rule == "compare"):
+        if is_of_array and (is_computed or rule == "compare"):
             pass
-        elif is_arithmetic or (rule == "unary" and name == "UNARY_NEGATIVE"):
+        elif is_computed:
             made = origins  # it is such a number, too
         elif rule == "return":
             self.returned |= self._parameters_in(origins)

@@ -65,13 +65,13 @@ def key_of_constant(value: Any) -> Any:
 
 
 class Scalar:
-    """A number in the result of a captured call, in place of NumPy's scalar, which may be a singleton."""
+    """A number in the result of a captured call, in place of the scalar, which may be a singleton."""
 
-    __slots__ = ("array", "number")
+    __slots__ = ("array", "is_float", "number")
 
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        self.number: Any = array[()]
+    def __init__(self, array: Array, is_float: bool) -> None:
+        self.array, self.is_float = array, is_float
+        self.number: Any = array.item() if is_float else array[()]
 
 
 class NotReplayableError(Exception):

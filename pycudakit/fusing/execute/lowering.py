@@ -258,9 +258,9 @@ class _SegmentLowering:
         identity = _digest([identities, constants, self._condition, call_identity])
         return LoweredSegment(plan, live_in, live_out, identity, segment.outcome, segment.host_call)
 
-    def _number(self, array: Array) -> Number:
+    def _number(self, array: Array, is_float: bool = False) -> Number:
         memory = self._call.capture.computed_memory(array)
-        return Number(self._place_of(memory, address_of(array)), array.dtype)
+        return Number(self._place_of(memory, address_of(array)), array.dtype, is_float)
 
     def _template_of(self, result: Any, made: dict[int, Any]) -> Any:
         """Return the result with descriptions in place of arrays and numbers; `made` has the parts, by id."""
@@ -274,7 +274,7 @@ class _SegmentLowering:
             return indices[id(result)]
         kind: Any = type(result)
         if kind is Scalar:
-            return self._number(result.array)
+            return self._number(result.array, result.is_float)
         if kind is np.ndarray:
             memory = self._call.capture.computed_memory(result)
             place = self._place_of(memory, address_of(result))

@@ -101,10 +101,11 @@ class ArrayView(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A scalar that Python reads."""
+    """A scalar that Python reads: NumPy's, or Python's float."""
 
     place: Place
     dtype: DType
+    is_float: bool = False
 
 
 class Stop(NamedTuple):
@@ -217,7 +218,9 @@ class PlanRun(NativeCall):
         self._choice = EngineChoice(plan.function, plan.engine, "")
         own = self._own[NUMBERS]
         self._finite = [_Numbers(own, *each) for each in plan.finite]
-        self._condition = None if plan.condition is None else _Numbers(own, *plan.condition)
+        self._condition = (
+            None if plan.condition is None else _Numbers(own, plan.condition.place, plan.condition.dtype)
+        )
         read = {place.buffer for place, _, _ in plan.finite} | _buffers_in(plan.result)
         read |= _buffers_in(plan.condition)
         self._read = sorted(buffer for buffer in read if buffer >= 0)  # the arrays that the host reads
@@ -328,7 +331,7 @@ class PlanRun(NativeCall):
 
     def value(self, number: Number) -> Any:
         """Return a number in the buffer NUMBERS that the last run has computed."""
-        return _Numbers(self._own[NUMBERS], *number).values(())[0]
+        return _Numbers(self._own[NUMBERS], number.place, number.dtype).values(())[0]
 
     def are_finite(self, numbers: Sequence[Number]) -> bool:
         """Return True if these numbers need no warning."""
@@ -377,7 +380,8 @@ class PlanRun(NativeCall):
             return part.value
         if id(part) not in made:
             if kind is Number:
-                made[id(part)] = _Numbers(self._own[NUMBERS], *part).values(buffers)[0]
+                number = _Numbers(self._own[NUMBERS], part.place, part.dtype).values(buffers)[0]
+                made[id(part)] = float(number) if part.is_float else number
             elif kind is ArrayView:
                 view: Any = np.ndarray(
                     part.shape, part.dtype, buffers[part.buffer], part.offset, part.strides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -105,7 +106,10 @@ def _put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
 
 
 def _item(self: Any, *arguments: Any) -> Any:
-    return self.owning_trace.concretize(self, ".item()").item(*arguments)
+    deferred = None
+    if not arguments and self.dtype.kind == "f":
+        deferred = self.owning_trace.deferred_float(self, sys._getframe(1))  # noqa: SLF001
+    return self.owning_trace.concretize(self, ".item()").item(*arguments) if deferred is None else deferred
 
 
 def _tolist(self: Any) -> Any:

@@ -179,7 +179,6 @@ class _Planner:
                 self._views.setdefault(each.arguments[0], []).append(index)
         self._barriers_left = sum(self._is_barrier)
         self._row_reductions = {index for index in graph.reductions if self._reduces_rows(index)}
-        self._noted: tuple[int, ...] = ()  # computed by a later pass than those that are planned
         self._tried: set[tuple[int, ...]] = set()  # by row tiles
         self.passes: list[Pass] = []
         self.recomputed: list[tuple[int, ...]] = []
@@ -282,16 +281,10 @@ class _Planner:
             operands = self._ancestors(self._arguments[index])  # the operand, and all that it needs
             if not operands:
                 continue
-            chain = operands[1:]
-            is_again = any(self._recomputations[each] for each in chain)
+            is_again = any(self._recomputations[each] for each in operands[1:])
             stored = set(operands if is_again else operands[:1])
             self._need(Extent.LIVE)
-            live = [each for each in self._graph.live if each in stored]
-            if live:
-                self._compute_all(live)
-            else:
-                self._count(chain)
-                self._noted += tuple(chain)
+            self._compute_all([each for each in self._graph.live if each in stored])
 
     # ---- Passes ----------------------------------------------------------------------------------------
 
@@ -330,13 +323,17 @@ class _Planner:
         producer = None
         if not self._is_stored[operand]:
             kernel = self._kernel_of([operand])
-            is_stored = self._recomputations[operand] and self._should_store(kernel)
+            again = sum(self._recomputations[each] > 0 for each in kernel.operations)
+            is_stored = again >= MIN_STEPS_COMPUTED_AGAIN
+            is_stored |= self._recomputations[operand] > 0 and self._should_store(kernel)
             shapes = map(self._shape_of, kernel.inputs)  # of numbers, too
             if not is_stored and broadcast_shapes(*shapes) == self._operations[operand].shape:
                 producer = kernel
             else:
                 self._run_kernel([operand])
-        self._add(Reductions(tuple(alike), operand, producer), () if producer is None else [operand])
+        self._add(
+            Reductions(tuple(alike), operand, producer), () if producer is None else producer.operations
+        )
 
     def _run_kernel(self, indices: Sequence[int]) -> None:
         """Compute values of one shape by one kernel."""
@@ -425,18 +422,13 @@ class _Planner:
 
     def _add(self, one: Pass, on_the_way: Iterable[int] = ()) -> None:
         """Add a pass, which computes some operations without storing them."""
-        on_the_way = tuple(on_the_way)
-        self._count(on_the_way)
+        self.recomputed.append(tuple(on_the_way))
+        for index in self.recomputed[-1]:
+            self._recomputations[index] += 1
         self.passes.append(one)
-        self.recomputed.append(self._noted + on_the_way)
-        self._noted = ()
         if not isinstance(one, Tiles):
             for index in one.outputs:
                 self._store(index)
-
-    def _count(self, recomputed: Iterable[int]) -> None:
-        for index in recomputed:
-            self._recomputations[index] += 1
 
     def _store(self, index: int) -> None:
         if not self._is_stored[index]:

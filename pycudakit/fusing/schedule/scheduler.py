@@ -104,6 +104,8 @@ class Scheduler:
         # Of the function: which instructions may reach memory past the trace; None if none does.
         self.analysis: Any = None
         self.outermost_code: Any = None  # of the frame that calls the body
+        # Whether the code of a frame only computes with the float that it makes of a number.
+        self.defers_float: Callable[[FrameType], bool] = _never
         self.has_pandas = False  # objects of pandas' are traced
         self._equal_indexes: dict[tuple[int, int], tuple[Any, Any, bool]] = {}  # pandas' that were compared
         self._has_warned_of_pandas = False
@@ -198,14 +200,19 @@ class Scheduler:
         operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
         if capture is None or self.has_stopped_deferring or tracer.node.shape:
             return bool(self.concretize(tracer, operation))
+        array = self.looked_at(tracer)
+        self.note_graph_break(operation, is_replayed=True)
+        capture.add_branch(array)
+        return bool(array)
+
+    def looked_at(self, tracer: Tracer) -> Array:
+        """Compute a number that decides how a captured call goes on; return it, on the host."""
         self.flush_if_errstate_changed()
         self._compute([tracer.node], is_looked_at=True)
         array = self.materialize(tracer)
         if tracer.node.buffer is not None:
             tracer.node.buffer.sync_to_host()
-        self.note_graph_break(operation, is_replayed=True)
-        capture.add_branch(array)
-        return bool(array)
+        return array
 
     def _compute_for_python(self, node: Node) -> None:
         """Compute a value that Python looks at; NumPy compares numbers on the host, without a kernel."""
@@ -701,6 +708,10 @@ class Scheduler:
             call = native_call.as_call(record)
             figures = call.seconds, call.bytes_up, call.bytes_down
             self.passes.append(PlanPass(function, call.engine, shape, read, wrote, *figures, blocks))
+
+
+def _never(_: Any) -> bool:
+    return False
 
 
 def _is_deferred(node: Node | None) -> bool:

@@ -11,6 +11,7 @@ import math
 import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.pytree import map_arguments
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.elementwise import element_function, quiet_function
+from pycudakit.fusing.trace.elementwise import cast, element_function, quiet_function
 from pycudakit.fusing.trace.indexing import IndexingTrace
 from pycudakit.fusing.trace.out_argument import split_out, with_out_as_keyword
+from pycudakit.fusing.trace.weak_scalars import PYTHON_OPERATORS
 from pycudakit.fusing.trace.where_argument import is_mask_of, masked
 
 
@@ -60,6 +62,8 @@ class Trace(IndexingTrace):
         if ufunc in _OPERATORS_OF_INTEGERS and all(map(_is_integer_number, inputs)):
             # NumPy's operators of numbers warn of overflow, which its ufuncs and programs don't.
             return self.wrap(_OPERATORS_OF_INTEGERS[ufunc](*self.resolved(inputs)))
+        if self.weak_scalars and (numbers := self.weak_scalars.numbers(inputs)) is not None:
+            return self._operate_on_floats(ufunc, inputs, numbers)
         if ufunc is np.power:
             ufunc, inputs = _power_as_numpy(inputs)
         if self.fall_back_if_slow():
@@ -68,6 +72,33 @@ class Trace(IndexingTrace):
         if function is None:
             return self.ufunc(ufunc, "__call__", inputs, {})
         return self.apply(function, inputs)
+
+    def _operate_on_floats(self, ufunc: Any, inputs: tuple[Any, ...], numbers: list[Any]) -> Any:
+        """Record an operator of Python's floats; a comparison is a branch."""
+        name, function = ufunc.__name__, element_function(ufunc)
+        is_as_by_numpy = self.weak_scalars.are_computed_as_by_numpy(name, numbers)
+        if function is None or self.has_stopped_deferring or not is_as_by_numpy:
+            self.mark_not_replayable()
+            return PYTHON_OPERATORS[name](*numbers)
+        result = self.apply(function, [int(each) if type(each) is bool else each for each in inputs])
+        is_comparison = type(result) is Tracer and result.node.dtype.kind == "b"
+        return self.truth_value(result) if is_comparison else result
+
+    def deferred_float(self, number: Tracer, frame: FrameType) -> float | Tracer | None:
+        """Return a tracer of the float that captured code makes of a number, if it only computes with it."""
+        if self.weak_scalars.get(number.node) is not None:
+            return number
+        is_number = number.is_scalar and number.node.dtype.kind in "fiub"
+        may_defer = self.capture is not None and not self.has_stopped_deferring and self.defers_float(frame)
+        if not (is_number and may_defer):
+            return None
+        value = float(self.looked_at(number))
+        if not math.isfinite(value):  # NumPy warns where Python does not
+            self.mark_not_replayable()
+            return value
+        node = cast(number.node, np.dtype(np.float64))
+        self.weak_scalars.add(node, value)
+        return self.defer(Tracer(self, node, is_scalar=True))
 
     def operate_in_place(self, ufunc: Any, target: Tracer, other: Any) -> Tracer:
         """Record an in-place operator."""

@@ -1,19 +1,21 @@
 """Numbers of a traced call that stand for Python's floats.
 
 A float among the arguments that the function only computes with is an operand of its plan: an array of no
-dimension in place of a constant. As in NumPy, its type decides no result's: `x * t` of float32 stays float32.
+dimension in place of a constant. So is one that the function makes of a number, as by `float(x.max())`. As in
+NumPy, its type decides no result's: `x * t` of float32 stays float32.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from pycudakit._native.dtypes import DType
 from pycudakit.fusing.memory.nodes import Node
+from pycudakit.fusing.memory.tracer import Tracer
 
 # How Python computes with floats; it raises ZeroDivisionError where NumPy warns.
 _PYTHON: dict[str, Callable[..., float]] = {
@@ -22,7 +24,33 @@ _PYTHON: dict[str, Callable[..., float]] = {
     "multiply": operator.mul,
     "divide": operator.truediv,
     "negative": operator.neg,
+    "absolute": abs,
 }
+# Comparisons, at which a call branches; and operators whose results depend on the values in other ways.
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "power": operator.pow,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "divmod": divmod,
+    "positive": operator.pos,
+    "invert": operator.invert,
+    "matmul": operator.matmul,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+}
+PYTHON_OPERATORS = {**_PYTHON, **_COMPARISONS, **_OTHERS}  # by the name of NumPy's function
+_MAX_EXACT = 2**53  # integers up to here are floats without rounding
 
 
 class WeakScalars:
@@ -44,6 +72,27 @@ class WeakScalars:
     def get(self, node: Node) -> float | None:
         """Return the float that a node stands for; None for another node."""
         return self._values.get(node)
+
+    def numbers(self, inputs: Iterable[Any]) -> list[Any] | None:
+        """Return the inputs of an operator in Python, one of which is such a float; None beside others."""
+        numbers = []
+        for value in inputs:
+            kind = type(value)
+            if kind is Tracer:
+                number: Any = self._values.get(value.node)
+            else:
+                number = value if kind is float or kind is int or kind is bool else None
+            if number is None:
+                return None
+            numbers.append(number)
+        return numbers
+
+    @staticmethod
+    def are_computed_as_by_numpy(name: str, numbers: list[Any]) -> bool:
+        """Return True if NumPy's function has the result of Python's operator."""
+        if name not in _PYTHON and name not in _COMPARISONS:
+            return False
+        return all(type(each) is float or abs(each) <= _MAX_EXACT for each in numbers)
 
     def value_of(self, name: str, arguments: list[Any]) -> float | None:
         """Return the result of Python's floats alone; None if an argument is an array or a NumPy scalar."""

@@ -46,14 +46,21 @@ HUGE_NAMES = ["add", "exp", "sum", "std", "sort", "cumsum", "median", "histogram
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """The times of a call at one size: `auto`'s, the engine that it chose, and the best named engine's."""
+    """The times of a call at one size: `auto`'s, the engine that it chose, and those of the named engines."""
 
     work: str
     elements: int
     chosen: str
     seconds: float
-    best: str
-    best_seconds: float
+    engines: dict[str, float]
+
+    @property
+    def best(self):
+        return min(self.engines, key=self.engines.get)
+
+    @property
+    def best_seconds(self):
+        return self.engines[self.best]
 
     @property
     def regret(self):
@@ -121,8 +128,7 @@ def measure(label, make, data, rounds):
     found["auto"]()
     chosen = pk.last_call().engine if pk.last_call() else "numpy"
     seconds = times.pop("auto")
-    best = min(times, key=times.get)
-    return Cell(label, data.size, chosen, seconds, best, times[best])
+    return Cell(label, data.size, chosen, seconds, times)
 
 
 def summary(cells):
@@ -178,7 +184,10 @@ def main():
     for size, (mean, above, count) in found.items():
         print(f"{size:>11}: geometric mean {mean:.3f}, {above} of {count} above {MOST}")
     if options.json:
-        rows = [{**dataclasses.asdict(cell), "regret": cell.regret} for cell in cells]
+        names = "best", "best_seconds", "regret"
+        rows = [
+            {**dataclasses.asdict(cell), **{name: getattr(cell, name) for name in names}} for cell in cells
+        ]
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": machine(), "quick": options.quick, "rows": rows}, file, indent=1)
     mean, above, _ = found.get("all", (math.nan, 0, 0))

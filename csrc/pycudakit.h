@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 20
+#define PK_ABI_VERSION 21
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -612,7 +612,8 @@ enum {
     PK_REQUEST_REDUCE = 1,
     PK_REQUEST_REDUCE_SEVERAL = 2,
     PK_REQUEST_SCAN = 3,
-    PK_REQUEST_LOOP = 4
+    PK_REQUEST_LOOP = 4,
+    PK_REQUEST_TAKE = 5
 };
 enum { PK_MAX_REQUEST_ARGUMENTS = 9, PK_MAX_LOOP_OPERANDS = 8 };
 
@@ -623,7 +624,9 @@ typedef void (*pk_loop)(char **operands, const intptr_t *sizes, const intptr_t *
 /* A call of an entry, as data: the entry's arguments but for options and report, in their order, as addresses
  * and int64_t. The arguments of PK_REQUEST_LOOP are a pk_loop, an array of pk_operand and its length (at most
  * PK_MAX_LOOP_OPERANDS), of which the addresses are read, and the sizes, the strides and the data of the
- * loop. The call reports the exceptions of the calling thread, with underflow left out. */
+ * loop. The call reports the exceptions of the calling thread, with underflow left out. Those of
+ * PK_REQUEST_TAKE are an array of three pk_operands, of which the addresses are those of `in`, `indices` and
+ * `out`, and `outer`, `count`, `width`, `index_count` and `flags`. */
 typedef struct pk_request {
     int64_t entry; /* PK_REQUEST_... */
     uint64_t arguments[PK_MAX_REQUEST_ARGUMENTS];

@@ -32,6 +32,7 @@ constexpr int64_t MAX_FOR_STOPS = 64 << 10;
 
 double operations_of(const pk_request &request) {
     const RequestArguments arguments(request);
+    if (request.entry == PK_REQUEST_TAKE) return double(arguments.outer) * double(arguments.index_count);
     double operations = double(std::max<int64_t>(arguments.instruction_count, 1));
     for (int64_t i = 0; i < arguments.dimensions; ++i) operations *= double(arguments.shape[i]);
     return operations;

@@ -38,6 +38,15 @@ int32_t call_loop(const RequestArguments &arguments, pk_report *report) {
     });
 }
 
+int32_t call_take(const RequestArguments &arguments, const pk_options *options, pk_report *report) {
+    if (arguments.operands == nullptr)
+        return guarded([] { require(false, "the operands of pk_take are a null pointer"); });
+    const auto address = [&](int operand) { return arguments.operands[operand].address; };
+    return pk_take(reinterpret_cast<const uint8_t *>(address(0)), arguments.outer, arguments.count,
+                   arguments.width, reinterpret_cast<const int64_t *>(address(1)), arguments.index_count,
+                   arguments.flags, reinterpret_cast<uint8_t *>(address(2)), options, report);
+}
+
 int32_t call_entry(const pk_request &request, const pk_options *options, pk_report *report) {
     const RequestArguments a(request);
     switch (request.entry) {
@@ -54,6 +63,7 @@ int32_t call_entry(const pk_request &request, const pk_options *options, pk_repo
             return pk_reduce_several(a.reductions, a.reduction_count, a.program, a.instruction_count,
                                      a.operands, a.operand_count, a.shape, a.dimensions, a.exceptions,
                                      options, report);
+        case PK_REQUEST_TAKE: return call_take(a, options, report);
         default: return call_loop(a, report);
     }
 }
@@ -215,7 +225,7 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
             "options.rest and options.spans are for single calls");
     for (int64_t i = 0; i < list.request_count; ++i) {
-        require(list.requests[i].entry >= PK_REQUEST_EVALUATE && list.requests[i].entry <= PK_REQUEST_LOOP,
+        require(list.requests[i].entry >= PK_REQUEST_EVALUATE && list.requests[i].entry <= PK_REQUEST_TAKE,
                 "a request names no entry");
     }
     check_buffers(list);
@@ -261,6 +271,7 @@ RequestArguments::RequestArguments(const pk_request &request) {
             read_program();
             break;
         case PK_REQUEST_SCAN: read(operation, flags, operands, shape, dimensions, outer, rows); break;
+        case PK_REQUEST_TAKE: read(operands, outer, count, width, index_count, flags); break;
         default: read(loop, operands, operand_count, sizes, strides, data);
     }
 }

@@ -43,6 +43,7 @@ struct RequestArguments {
     uint8_t *exceptions = nullptr;
 
     int64_t operation = 0, flags = 0, outer = 0, rows = 0;  // of a scan
+    int64_t count = 0, width = 0, index_count = 0;          // of pk_take, with `outer` and `flags`
 
     pk_loop loop = nullptr;
     const intptr_t *sizes = nullptr, *strides = nullptr;

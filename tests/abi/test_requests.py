@@ -155,6 +155,47 @@ def test_temporary_buffers(library, lists):
     np.testing.assert_allclose(lists.number[0], (lists.x * lists.x).sum(), rtol=1e-15)
 
 
+INT64, UINT8 = (abi.TYPES.index(np.dtype(each)) for each in (np.int64, np.uint8))
+
+
+def taking(lists, indices):
+    """Make the second request take elements of the squares by indices; return the taken elements."""
+    taken, table = np.full(len(indices), -1.0), np.zeros(3, abi.OPERAND)
+    table["type"] = UINT8, INT64, UINT8
+    lists.set(1, abi.REQUEST_TAKE, table, 1, SIZE, 8, len(indices), 0)
+    words = [(table[row:].ctypes.data, buffer, 0) for row, buffer in ((0, 1), (1, 3), (2, 2))]
+    lists.bindings = np.concatenate([lists.bindings[:2], np.array(words, abi.BINDING)])
+    lists.buffers = np.concatenate([lists.buffers, lists.buffers[:1]])
+    lists.set_buffers(lists.x, lists.out, taken, indices)
+    lists.tables = table  # keep it alive
+    return taken
+
+
+@pytest.mark.parametrize("size", [1, 50, 40_000])
+def test_a_list_takes_elements(library, lists, size):
+    indices = np.random.default_rng(2).integers(-SIZE, SIZE, size)
+    taken = taking(lists, indices)
+    for _ in range(2):
+        lists.run(library)
+        np.testing.assert_array_equal(taken, (lists.x * lists.x)[indices])
+        indices[0] += 1 if indices[0] < 0 else -1
+
+
+def test_a_list_ends_where_an_index_is_out_of_bounds(library, lists):
+    indices = np.array([3, SIZE, 1])
+    taken = taking(lists, indices)
+    with pytest.raises(ValueError, match=f"index {SIZE} is out of bounds for {SIZE} elements"):
+        lists.run(library)
+    assert lists.completed.value == 1
+    assert (taken == -1).all()
+
+
+def test_a_list_that_takes_without_operands(library, lists):
+    lists.set(1, abi.REQUEST_TAKE, 0, 1, SIZE, 8, 3, 0)
+    with pytest.raises(ValueError, match="the operands of pk_take are a null pointer"):
+        lists.run(library)
+
+
 def test_a_loop(library, lists):
     seen = []
 
@@ -276,7 +317,7 @@ def _table(name, field, row, value):
 
 
 REFUSED = {
-    "a request names no entry": _table("requests", "entry", 1, 5),
+    "a request names no entry": _table("requests", "entry", 1, 6),
     "order names a request that there is not": _spoil(order=lambda _: np.array([0, 2], np.int32)),
     "a binding names a buffer that there is not": _table("bindings", "buffer", 2, 3),
     "the size of a buffer is negative": _table("buffers", "bytes", 1, -1),

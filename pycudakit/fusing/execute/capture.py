@@ -400,6 +400,10 @@ class Capture:
 
     def _add_request(self, entry: Any, function: str) -> None:
         name, given = entry.describe_entry()
+        if name == "pk_take":
+            request, shapes = _request_to_take(given, function)
+            self._append(request, self._find_arrays(request, shapes))
+            return
         arguments = tuple(
             [
                 value.copy() if type(value) is np.ndarray else int(getattr(value, "value", value))
@@ -505,6 +509,22 @@ class Capture:
         if memory is None or memory.is_constant:
             raise NotReplayableError
         return memory
+
+
+def _request_to_take(given: Sequence[Any], function: str) -> tuple[Request, list[tuple[int, ...]]]:
+    """Return the request for arguments of pk_take, and the shapes of its operands."""
+    elements, outer, count, width, indices, index_count, flags, out, *_ = given
+    arrays = elements, indices, out
+    table = np.zeros(len(arrays), abi.OPERAND)
+    table["address"] = [address_of(array) for array in arrays]
+    table["type"] = [CODES[array.dtype] for array in arrays]
+    table["strides"][:, 0] = [array.itemsize for array in arrays]
+    arguments = (
+        table,
+        *[int(getattr(each, "value", each)) for each in (outer, count, width, index_count, flags)],
+    )
+    request = Request("pk_take", arguments, table, {}, function, (indices.size,), {}, set())
+    return request, [(array.size,) for array in arrays]
 
 
 def _result_rows(request: Request) -> range:

@@ -34,6 +34,7 @@ ENTRIES = {
     "pk_reduce_several": abi.REQUEST_REDUCE_SEVERAL,
     "pk_scan": abi.REQUEST_SCAN,
     LOOP: abi.REQUEST_LOOP,
+    "pk_take": abi.REQUEST_TAKE,
 }
 
 

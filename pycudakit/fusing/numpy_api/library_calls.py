@@ -140,6 +140,10 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
             product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product
+        if name == "take" and trace.capture is not None:
+            taken = _captured_take(trace, function, arguments, keywords)
+            if taken is not None:
+                return taken
         if name in _OF_TWO and trace.buffers.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_on_device and _needs_no_conversion(name, arguments, keywords):
@@ -191,11 +195,7 @@ def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[s
         return None
     if any(type(each) is Tracer for each in rest):
         return None
-    operand = trace.materialize(array)
-    capture.add_memory([operand])
-    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
-        result = function(operand, *arguments[1:], **keywords)
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+    return _captured_call(trace, capture, function, [trace.materialize(array)], arguments[1:], keywords)
 
 
 def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
@@ -216,6 +216,32 @@ def _captured_reduction(
     first = capture.begin_reductions([name])
     (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)
+
+
+def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Take elements by an array of indices in a call that is to be replayed; return None if it cannot be."""
+    capture = trace.capture
+    pair, axis = [*_converted("take", arguments[:2])], arguments[2:]
+    if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
+        return None
+    if pair[1].ndim == 1 and not layout_stub(pair[1]).flags.c_contiguous:
+        pair[1] = pair[1].copy()
+    if not _needs_no_conversion("take", (*pair, *axis), keywords) or keywords.get("mode", "raise") != "raise":
+        return None
+    array, indices = map(trace.materialize, pair)
+    if not (array.flags.c_contiguous and array.dtype.isnative):
+        return None
+    return _captured_call(trace, capture, function, [array, indices], axis, keywords)
+
+
+def _captured_call(
+    trace: Trace, capture: Capture, function: Any, arrays: list[Array], rest: Any, keywords: dict[str, Any]
+) -> Tracer:
+    """Call a function of arrays, whose results are new memory of a call that is to be replayed."""
+    capture.add_memory(arrays)
+    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
+        result = function(*arrays, *rest, **keywords)
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
 
 
 def _sums_of_nothing(trace: Trace, shape: tuple[int, ...], dtype: DType) -> Tracer:

@@ -227,7 +227,9 @@ class IndexingTrace(ElementwiseTrace):
         return result
 
     def _is_worth_taking(self, tracer: Tracer, indices: Sequence[Any]) -> bool:
-        """Return True if `take` on the engine pays: for large or device-resident arrays."""
+        """Return True if `take` on the engine pays: for large or device-resident arrays, and in a replay."""
+        if self.capture is not None and len(indices) == 1 and type(indices[0]) is Tracer:
+            return True
         if max(each.size for each in indices) > SMALL or tracer.size > SMALL:
             return True
         nodes = [each.node for each in (tracer, *indices) if type(each) is Tracer]

@@ -14,7 +14,8 @@
 namespace pk::histogram {
 
 static constexpr int64_t WORTH_A_THREAD = 64 << 10;  // elements
-static constexpr int64_t MAX_GRAIN = 256 << 10;      // elements that a thread takes at once
+static constexpr int64_t WORTH_A_SEARCHING_THREAD = 8 << 10;
+static constexpr int64_t MAX_GRAIN = 256 << 10;  // elements that a thread takes at once
 
 namespace {
 
@@ -280,7 +281,8 @@ void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uin
 
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call) {
     if (request.layout.size == 0) return;
-    visit_blocks(request.layout.size, threads_for(request.layout.size), call,
+    const int64_t size = request.layout.size;
+    visit_blocks(size, pk::threads_for(size, WORTH_A_SEARCHING_THREAD), call,
                  [&] { return Digitizer(request, loops); });
 }
 

@@ -38,6 +38,11 @@ PK_HD int64_t last_point_at_or_below(const Curve &curve, double x) {
     return first;
 }
 
+// Returns true if `point` is the last one with xp <= x, or x is at the end of the curve.
+PK_HD bool is_last_point_at_or_below(const Curve &curve, int64_t point, double x) {
+    return curve.xp[point] <= x && (point == curve.size - 1 || x < curve.xp[point + 1]);
+}
+
 // Returns the interpolated value at x. `point` is the index of any point, as a guess for the last point with
 // xp <= x: usually the one that the previous call has set. It is set to that point if x is between the first
 // and the last one.
@@ -46,8 +51,7 @@ PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     if (x != x) return last == 0 ? curve.fp[0] : x;  // as in NumPy
     if (x < curve.xp[0]) return curve.left;
     if (x > curve.xp[last]) return curve.right;
-    const bool is_right_guess = curve.xp[point] <= x && (point == last || x < curve.xp[point + 1]);
-    if (!is_right_guess) point = last_point_at_or_below(curve, x);
+    if (!is_last_point_at_or_below(curve, point, x)) point = last_point_at_or_below(curve, x);
     const double x0 = curve.xp[point], y0 = curve.fp[point];
     if (point == last || x == x0) return y0;
     const double x1 = curve.xp[point + 1], y1 = curve.fp[point + 1];

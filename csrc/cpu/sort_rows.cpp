@@ -2,6 +2,7 @@
 #include <mutex>
 #include <vector>
 
+#include "binary_searches.h"
 #include "common/sort_unique.h"
 #include "sort_radix.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t LONG_ROW = 64 << 10;          // elements
 constexpr int64_t PIECE = 16 << 10;             // elements of short rows that a thread takes at once
+constexpr int64_t LEAST_SEARCHES = 512;         // values that a thread searches at once
 constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // the longest row whose indices have 32 bits
 
 // A parallel loop: calls sort_row(row, a, b) for each of many short rows; a and b are scratch for one row.
@@ -24,6 +26,33 @@ void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
                             for (int64_t row = begin; row < end; ++row) sort_row(row, a.data(), b.data());
                             call.advance((end - begin) * rows.columns);
                         });
+}
+
+// Finds the places of values in sorted keys; NaN comes last.
+template <bool right, class Order, class Bits = typename Order::Key>
+void find_places(const Order &ordering, const SearchRequest &request, int64_t begin, int64_t end) {
+    const auto *const sorted = static_cast<const Bits *>(request.sorted);
+    const auto *const values = static_cast<const Bits *>(request.values);
+    for (int64_t i = begin; i < end; i += SEARCHES) {
+        const int64_t count = std::min(SEARCHES, end - i);
+        if constexpr (Order::of_floats && sizeof(Bits) >= sizeof(float)) {  // compared as they are
+            using Float = std::conditional_t<sizeof(Bits) == sizeof(float), float, double>;
+            const auto *const floats = static_cast<const Float *>(request.sorted);
+            const auto *const keys = static_cast<const Float *>(request.values) + i;
+            const auto key_at = [&](int64_t at) { return floats[at]; };
+            places_of<right>(key_at, request.size, keys, count, request.places + i);
+        } else {
+            Bits keys[SEARCHES];
+            for (int64_t j = 0; j < count; ++j) keys[j] = ordering.key(values[i + j]);
+            const auto key_at = [&](int64_t at) { return ordering.key(sorted[at]); };
+            places_of<right>(key_at, request.size, keys, count, request.places + i);
+        }
+    }
+    for (int64_t i = begin; Order::of_floats && i < end; ++i) {
+        if (!is_nan_bits(values[i])) continue;
+        const auto key_at = [&](int64_t at) { return ordering.key(sorted[at]); };
+        request.places[i] = place_of(key_at, request.size, ordering.key(values[i]), right);
+    }
 }
 
 // Sorts each row; `other` is scratch for a long row.
@@ -264,17 +293,16 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
 
 void find_positions(const SearchRequest &request, Call &call) {
     const HostStageTimer timed(call, request.count);
+    const int64_t fair = ceil_div(request.count, 4 * thread_count());
     with_key_encoding(request.type, false, true, [&](auto ordering) {
-        using Key = typename decltype(ordering)::Key;
-        const auto *const sorted = static_cast<const Key *>(request.sorted);
-        const auto *const values = static_cast<const Key *>(request.values);
-        auto key_at = [&](int64_t i) { return ordering.key(sorted[i]); };
-        parallel_for_pieces(call, request.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                request.places[i] = place_of(key_at, request.size, ordering.key(values[i]), request.right);
-            }
+        const auto search = [&](int64_t, int64_t begin, int64_t end) {
+            if (request.right)
+                find_places<true>(ordering, request, begin, end);
+            else
+                find_places<false>(ordering, request, begin, end);
             call.advance(end - begin);
-        });
+        };
+        parallel_for_pieces(call, request.count, std::clamp(fair, LEAST_SEARCHES, PIECE), search);
     });
 }
 

@@ -16,7 +16,7 @@ from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, choose_engine, requested_engine
 
 # Nanoseconds per value and bisection step: NumPy's, and the CPU engine's on one thread.
-_NUMPY_NS, _CPU_NS = 3.0, 2.5
+_NUMPY_NS, _CPU_NS = 3.0, 1.0
 
 
 def _cost_of(x: Array, points: int) -> Cost:

@@ -31,8 +31,11 @@ from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import allocate, as_array, axis_index, last_axis_to
 from pycudakit._runtime.ufunc_arguments import check_writeable
 
-# Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
-_NUMPY_NS, _CPU_NS = 1.0, 1.4
+# Nanoseconds per taken element: NumPy's, also of more elements than the caches hold, and the CPU engine's on
+# one thread.
+_NUMPY_NS, _NUMPY_NS_OF_MANY, _CPU_NS = 0.9, 2.5, 2.0
+_MANY = 1 << 22  # elements
+_CHECK = 40e-6  # seconds: the CPU engine reads all indices before it takes anything
 _TAKEN = copy_function("take_along_axis", np.copy)
 # Values of `numpy_below`. With fewer elements, NumPy finds the nonzero ones faster; of bools, it always does.
 _ALWAYS, _NUMPY_BELOW = math.inf, 100_000
@@ -44,7 +47,8 @@ _NUMPY_FIND_NS, _CPU_FIND_NS = 1.2, 1.5  # nanoseconds per bool: NumPy's, and th
 def _cost_of(picked: int, moved: int) -> Cost:
     work = _CPU_NS * 1e-9 * picked
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
-    return Cost(2e-6 + _NUMPY_NS * 1e-9 * picked, cost_model.CALL + work / workers, moved, moved)
+    numpy = (_NUMPY_NS if picked < _MANY else _NUMPY_NS_OF_MANY) * 1e-9 * picked
+    return Cost(2e-6 + numpy, cost_model.CALL + _CHECK + work / workers, moved, moved)
 
 
 @numpy_for_small(np.take)

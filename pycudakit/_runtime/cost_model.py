@@ -126,3 +126,16 @@ def measure_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
             compute(keys)
             fastest = min(fastest, time.perf_counter() - start)
     return fastest * 1e9 / MEASURED_ELEMENTS
+
+
+# NumPy's nanoseconds per element to partition and to argpartition, if they are not measured.
+_PARTITIONS, _ARGPARTITIONS = 7.0, 11.0
+
+
+@functools.cache
+def numpy_partitions(dtype: DType, is_of_indices: bool = False) -> float:
+    """Return NumPy's nanoseconds per element to partition at one index, which may be vectorised."""
+    if not calibration_file.is_enabled():
+        return _ARGPARTITIONS if is_of_indices else _PARTITIONS
+    function = np.argpartition if is_of_indices else np.partition
+    return measure_numpy(lambda keys: function(keys, keys.size // 2), dtype)

@@ -44,6 +44,7 @@ GEOMETRIC = DrawKind("geometric", abi.RANDOM_GEOMETRIC, 9.0)
 # Seconds of NumPy per call, including making a generator, and nanoseconds per 8 bytes.
 _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
 _CALL = 15e-6  # seconds of a CPU engine call for a few elements
+_NO_UPLOAD = 90e-6  # seconds that a call on a GPU takes less if it uploads nothing
 
 
 PREFETCH_ELEMENTS = 4096  # the most numbers of one call that are drawn ahead
@@ -84,11 +85,9 @@ def plan_draws(
     same = kind.code in (abi.RANDOM_BITS, abi.RANDOM_UNIFORM) and not parameters
     numpy = _NUMPY_CALL + _NUMPY_EACH * 1e-9 * size * dtype.itemsize / 8 if same else None
     up = sum(p.nbytes for p in parameters if p.ndim)
-    return choose_engine(
-        name,
-        [],
-        Cost(numpy, (_CALL if workers == 1 else cost_model.CALL) + work / workers, up, size * dtype.itemsize),
-    )
+    on_cpu = (_CALL if workers == 1 else cost_model.CALL) + work / workers
+    on_gpu = 0.0 if up else -_NO_UPLOAD
+    return choose_engine(name, [], Cost(numpy, on_cpu, up, size * dtype.itemsize, on_gpu))
 
 
 def draw(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -12,9 +11,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._native import calibration_file, engine_status
-from pycudakit._native.dtypes import Array, DType
+from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, fp_errors, native_call
-from pycudakit._runtime.cost_model import CALL, SHARED_WORK, measure_numpy, threads
+from pycudakit._runtime.cost_model import CALL, SHARED_WORK, numpy_partitions, threads
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
 from pycudakit._runtime.operands import allocate, as_array
 
@@ -23,6 +22,7 @@ _NUMPY_NS, _NUMPY_NS_ROW = 8.0, 150.0
 _NUMPY_NS_NAN_ROW = 1500.0  # NumPy's nan functions handle a row by several Python calls, or by a masked array
 _CPU_NS, _CPU_NS_MANY_ROWS, _CPU_NS_ROW = 1.5, 8.0, 60.0  # one long row, and several rows
 _COPY = 2.0  # to make rows contiguous, in NumPy
+_GPU_CALL, _GPU_NS = 0.35e-3, 0.65  # seconds, and nanoseconds per element, on an H200
 _PYTHON = 30e-6  # seconds of further Python overhead per call, beyond NumPy's own
 
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001  (NumPy's default, which some callers pass on)
@@ -130,13 +130,7 @@ def _numpy_ns(name: str, request: OrderStatisticRequest) -> float:
     is_partition = name == "median" and request.columns % 2 == 1 and request.a.dtype.kind in "biu"
     if not (is_partition and calibration_file.is_enabled() and context.current_engine() == "auto"):
         return _NUMPY_NS
-    return _numpy_partition(request.a.dtype.newbyteorder("="))
-
-
-@functools.cache
-def _numpy_partition(dtype: DType) -> float:
-    """Return NumPy's nanoseconds per element to partition at one index, which may be vectorised."""
-    return measure_numpy(lambda keys: np.partition(keys, keys.size // 2), dtype)
+    return numpy_partitions(request.a.dtype.newbyteorder("="))
 
 
 def plan_selection(
@@ -156,7 +150,8 @@ def plan_selection(
     copy = 0.0 if request.is_dense() else size * _COPY * 1e-9
     on_cpu = _PYTHON + CALL + copy + work / workers
     # On a GPU the rows are uploaded and read several times; the download is negligible.
-    cost = Cost(in_numpy * 1e-9, on_cpu, array.nbytes, 0, copy + 2e-3 + rows * 1e-6)
+    on_gpu = copy + _GPU_CALL + _GPU_NS * 1e-9 * size + rows * 1e-6
+    cost = Cost(in_numpy * 1e-9, on_cpu, array.nbytes, 0, on_gpu)
     return choose_engine(name, (array, quantiles), cost), request
 
 

@@ -21,6 +21,7 @@ from pycudakit._runtime.cost_model import (
     MEASURED_ELEMENTS,
     SHARED_WORK,
     measure_numpy,
+    numpy_partitions,
     threads,
 )
 from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine, numpys_estimates
@@ -31,8 +32,9 @@ SORTS, ARGSORTS = 3.5, 6.0
 _NUMPY_SORTS, _NUMPY_ARGSORTS = 0.65, 2.5
 # More threads do not sort faster: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
-# Nanoseconds per element: NumPy's partition and argpartition, our selection of a few, and one search step.
-NUMPY_PARTITIONS, NUMPY_ARGPARTITIONS, SELECTS, SEARCHES = 7.0, 11.0, 1.5, 2.0
+# Nanoseconds per element: our selection of a few, and one search step of ours and of NumPy's.
+SELECTS, SEARCHES, NUMPY_SEARCHES = 1.5, 1.0, 3.0
+_GPU_SORT = 0.5e-3  # seconds of a sort of few elements, in addition to a call on the GPU
 # The same of NumPy's hashing in `unique`: of few distinct numbers, of one byte each, and of distinct numbers.
 _HASHES_FEW, _HASHES_BYTES, _HASHES_DISTINCT = 12.0, 4.0, 60.0
 _HASHES = np.lib.NumpyVersion(np.__version__) >= "2.3.0"  # older ones sort
@@ -67,16 +69,24 @@ def numpy_sorts(dtype: np.dtype[Any], order: str | None = None) -> float:
 
 
 def cost_of(
-    array: Array, numpy: float | None, ours: float, down: int, most_threads: int = SORTING_THREADS
+    array: Array,
+    numpy: float | None,
+    ours: float,
+    down: int,
+    most_threads: int = SORTING_THREADS,
+    gpu: float = _GPU_SORT,
 ) -> Cost:
-    """Estimate a cost from `numpy` and `ours` nanoseconds per element and `down` result bytes per element."""
+    """Estimate a cost from `numpy` and `ours` nanoseconds per element and `down` result bytes per element.
+
+    `gpu` are the seconds that the GPU takes for few elements.
+    """
     size, item = array.size, array.itemsize
     work = ours * 1e-9 * size
     on_cpu = CALL + work / (min(threads(), most_threads) if work > SHARED_WORK else 1)
     if array.dtype.kind == "f" and item == 2:
         numpy = None  # NumPy 2.4 sorts large float16 arrays wrongly on some processors
     # A sort uploads all before it downloads anything.
-    on_gpu = 0.05e-9 * item * size
+    on_gpu = gpu + 0.05e-9 * item * size
     return Cost(None if numpy is None else numpy * 1e-9 * size, on_cpu, size * (item + down), 0, on_gpu)
 
 
@@ -184,15 +194,20 @@ def plan_partition(name: str, array: Array | None, down: int | None = None) -> E
     """Choose the engine of a partition, for which NumPy does not sort."""
     if array is None:
         return choose_engine(name, [None], NO_COST)
-    numpys, ours = (NUMPY_PARTITIONS, SORTS) if down is None else (NUMPY_ARGPARTITIONS, ARGSORTS)
-    cost = cost_of(array, numpys, ours * array.itemsize, down or array.itemsize)
+    if context.current_engine() != "auto":
+        return choose_engine(name, [array], NO_COST)
+    numpys = numpy_partitions(array.dtype.newbyteorder("="), down is not None)
+    cost = cost_of(
+        array, numpys, (SORTS if down is None else ARGSORTS) * array.itemsize, down or array.itemsize
+    )
     return choose_engine(name, [array], cost)
 
 
 def plan_search(array: Array, values: Array) -> EngineChoice:
     """Choose the engine of a binary search of values in a sorted array."""
-    steps = SEARCHES * math.log2(array.size + 2)
-    cost = cost_of(values, steps, steps, 8, most_threads=threads())
+    steps = math.log2(array.size + 2)
+    ours, numpys = SEARCHES * steps, NUMPY_SEARCHES * steps
+    cost = cost_of(values, numpys, ours, 8, most_threads=threads(), gpu=0.0)
     return choose_engine("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
 
 

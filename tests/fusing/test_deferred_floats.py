@@ -224,6 +224,26 @@ def test_float32_times_a_float_stays_float32(engine):
         np.testing.assert_array_equal(got, x * float(x.max()))
 
 
+def test_a_float_of_a_float(engine):
+    """Its other use is one of the first, too."""
+    fused, x = pk.fuse(lambda x: (x * 2, round(float(float(x.max())), 1))), np.linspace(0, 3.25, 9000)
+    for _ in range(4):
+        same(fused(x)[1], 3.2)
+
+
+def test_a_capture_that_gives_up(engine):
+    """After it, the rest of the call computes with the floats as Python does."""
+
+    def body(x):
+        low = float(x.min())
+        high = int(x.max())
+        return x * low, low / 3, -low, low < high, low * 2 + high
+
+    fused, x = pk.fuse(body), np.linspace(1.5, 3.25, 9000)
+    for _ in range(4):
+        same(fused(x)[1:], body(x)[1:])
+
+
 def test_two_floats_of_one_number_are_that_number_once(engine):
     def body(x):
         number = x.max()
@@ -236,6 +256,10 @@ def test_two_floats_of_one_number_are_that_number_once(engine):
 
 
 OPERATORS = ("a + b", "a - b", "a * 0.5", "-a", "abs(b)", "max(a, b)", "min(a, 2.0)", "a / (abs(b) + 1.5)")
+STEPS = (
+    *("x = x * 0.5 + y * a", "y = y + b", "a = float(x.mean())", "b = float(a)"),
+    *("kept.append(b)", "kept.append((a, [b]))", "kept.append(round(b, 2))"),
+)
 CONDITIONS = ("a < b", "a >= b", "a > 0.25", "b != a", "not a", "a <= 1 < b + 2")
 
 
@@ -246,9 +270,7 @@ def test_drawn_programs(engine, data):
     for _ in range(data.draw(st.integers(1, 6))):
         target, operator = data.draw(st.sampled_from("ab")), data.draw(st.sampled_from(OPERATORS))
         lines.append(f"    {target} = {operator}")
-        step = data.draw(
-            st.sampled_from(["x = x * 0.5 + y * a", "kept.append(b)", "y = y + b", "a = float(x.mean())"])
-        )
+        step = data.draw(st.sampled_from(STEPS))
         lines += [f"    if {data.draw(st.sampled_from(CONDITIONS))}:", f"        {step}"]
     lines.append("    return x + a, y, a, b, kept")
     names = {"np": np}

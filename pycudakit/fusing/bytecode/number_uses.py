@@ -520,6 +520,7 @@ class FrameFlow(StackRules):
         if makes_float(function, len(arguments)):
             node = "float", *site[1:]
             self._flow.add_float(node)
+            self._flow.add_arithmetic(node, _union(operands))  # the float of a float is the same
             made |= {node}
         elif type(function) is Known and function.value is abs:
             made |= self._arithmetic(done, arguments)

@@ -216,7 +216,10 @@ class Tracer(LazyArray):
         return array.copy("K") if copy else array  # type: ignore[no-any-return]
 
     def _number(self, operation: str) -> Any:
+        number = self.owning_trace.weak_scalars.get(self.node)
         array = self.owning_trace.concretize(self, operation)
+        if number is not None:
+            return number
         return array[()] if array.ndim == 0 else array
 
     def __bool__(self) -> bool:

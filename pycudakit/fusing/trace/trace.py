@@ -77,7 +77,7 @@ class Trace(IndexingTrace):
         """Record an operator of Python's floats; a comparison is a branch."""
         name, function = ufunc.__name__, element_function(ufunc)
         is_as_by_numpy = self.weak_scalars.are_computed_as_by_numpy(name, numbers)
-        if function is None or self.has_stopped_deferring or not is_as_by_numpy:
+        if function is None or self.capture is None or self.has_stopped_deferring or not is_as_by_numpy:
             self.mark_not_replayable()
             return PYTHON_OPERATORS[name](*numbers)
         result = self.apply(function, [int(each) if type(each) is bool else each for each in inputs])

@@ -13,17 +13,17 @@ namespace {
 constexpr int64_t WORTH_A_THREAD = 1024;  // values, below which no thread is woken
 constexpr int64_t SHARE = 65536;          // values between two checks for cancellation
 
-// Interpolates at up to SEARCHES values. `point` is as for value_at(): if it is no good guess for the first
-// value, all are searched for.
+// Interpolates at up to SEARCH_WIDTH values. `point` is as for value_at(): if it is no good guess for the
+// first value, all are searched for.
 void interpolate(const Curve &curve, const double *x, int64_t count, int64_t &point, double *out) {
-    int64_t places[SEARCHES];
-    const bool is_near = is_last_point_at_or_below(curve, point, x[0]);
-    if (!is_near) {
+    int64_t insertions[SEARCH_WIDTH];
+    const bool is_right_guess = is_last_point_at_or_below(curve, point, x[0]);
+    if (!is_right_guess) {
         const auto xp_at = [&](int64_t at) { return curve.xp[at]; };
-        places_of<true>(xp_at, curve.size, x, count, places);
+        insertion_points<true>(xp_at, curve.size, x, count, insertions);
     }
     for (int64_t i = 0; i < count; ++i) {
-        if (!is_near) point = std::max<int64_t>(places[i] - 1, 0);
+        if (!is_right_guess) point = std::max<int64_t>(insertions[i] - 1, 0);
         out[i] = value_at(curve, x[i], point);
     }
 }
@@ -35,8 +35,8 @@ void launch(const Request &request, Call &call) {
     parallel_for(
         call, request.count, share, threads, [] { return int64_t(0); },
         [&](int64_t &point, int64_t first, int64_t count) {
-            for (int64_t i = first; i < first + count; i += SEARCHES) {
-                const int64_t own = std::min(SEARCHES, first + count - i);
+            for (int64_t i = first; i < first + count; i += SEARCH_WIDTH) {
+                const int64_t own = std::min(SEARCH_WIDTH, first + count - i);
                 interpolate(request.curve, request.x + i, own, point, request.out + i);
             }
             call.advance(count);

@@ -13,8 +13,8 @@ const int HOST_STAGE = PK_STAGE_COMPUTE;
 namespace {
 
 constexpr int64_t LONG_ROW = 64 << 10;          // elements
-constexpr int64_t PIECE = 16 << 10;             // elements of short rows that a thread takes at once
-constexpr int64_t LEAST_SEARCHES = 512;         // values that a thread searches at once
+constexpr int64_t PIECE = 16 << 10;             // elements, or values to search, that a thread takes at once
+constexpr int64_t LEAST_SEARCHED = 512;         // values that a thread searches at least
 constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // the longest row whose indices have 32 bits
 
 // A parallel loop: calls sort_row(row, a, b) for each of many short rows; a and b are scratch for one row.
@@ -28,24 +28,25 @@ void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
                         });
 }
 
-// Finds the places of values in sorted keys; NaN comes last.
+// Finds the insertion points of some values. Floats are compared as they are; NaN, which comes last and is
+// less than nothing, is searched by its key.
 template <bool right, class Order, class Bits = typename Order::Key>
-void find_places(const Order &ordering, const SearchRequest &request, int64_t begin, int64_t end) {
+void find_insertion_points(const Order &ordering, const SearchRequest &request, int64_t begin, int64_t end) {
     const auto *const sorted = static_cast<const Bits *>(request.sorted);
     const auto *const values = static_cast<const Bits *>(request.values);
-    for (int64_t i = begin; i < end; i += SEARCHES) {
-        const int64_t count = std::min(SEARCHES, end - i);
+    for (int64_t i = begin; i < end; i += SEARCH_WIDTH) {
+        const int64_t count = std::min(SEARCH_WIDTH, end - i);
         if constexpr (Order::of_floats && sizeof(Bits) >= sizeof(float)) {  // compared as they are
             using Float = std::conditional_t<sizeof(Bits) == sizeof(float), float, double>;
             const auto *const floats = static_cast<const Float *>(request.sorted);
             const auto *const keys = static_cast<const Float *>(request.values) + i;
             const auto key_at = [&](int64_t at) { return floats[at]; };
-            places_of<right>(key_at, request.size, keys, count, request.places + i);
+            insertion_points<right>(key_at, request.size, keys, count, request.places + i);
         } else {
-            Bits keys[SEARCHES];
+            Bits keys[SEARCH_WIDTH];
             for (int64_t j = 0; j < count; ++j) keys[j] = ordering.key(values[i + j]);
             const auto key_at = [&](int64_t at) { return ordering.key(sorted[at]); };
-            places_of<right>(key_at, request.size, keys, count, request.places + i);
+            insertion_points<right>(key_at, request.size, keys, count, request.places + i);
         }
     }
     for (int64_t i = begin; Order::of_floats && i < end; ++i) {
@@ -297,12 +298,12 @@ void find_positions(const SearchRequest &request, Call &call) {
     with_key_encoding(request.type, false, true, [&](auto ordering) {
         const auto search = [&](int64_t, int64_t begin, int64_t end) {
             if (request.right)
-                find_places<true>(ordering, request, begin, end);
+                find_insertion_points<true>(ordering, request, begin, end);
             else
-                find_places<false>(ordering, request, begin, end);
+                find_insertion_points<false>(ordering, request, begin, end);
             call.advance(end - begin);
         };
-        parallel_for_pieces(call, request.count, std::clamp(fair, LEAST_SEARCHES, PIECE), search);
+        parallel_for_pieces(call, request.count, std::clamp(fair, LEAST_SEARCHED, PIECE), search);
     });
 }
 

@@ -1,11 +1,14 @@
 """A capture's record of the bytes that requests have written."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+import pycudakit as pk
 from pycudakit._native.abi import address_of
+from pycudakit.fusing.execute import capture
 from pycudakit.fusing.execute.capture import Memory
 
 slices = st.slices(6).filter(lambda each: range(6)[each])
@@ -39,3 +42,19 @@ def test_overlapping_elements_are_not_dense():
 def test_constants_are_written():
     owner = np.zeros(3)
     assert Memory(owner, is_constant=True).is_written
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max", "dot"])
+def test_a_reduction_of_more_memory_than_a_capture_keeps(engine, reduce, monkeypatch):
+    """Of a new array that is not an argument's."""
+    monkeypatch.setattr(capture, "_MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(capture, "_MAX_BYTES_OF_REQUEST", 0)
+
+    def body(x):
+        values = np.ones(20_000) * 2
+        reduced = np.dot(values, values) if reduce == "dot" else getattr(values, reduce)()
+        return x + reduced
+
+    fused, x = pk.fuse(body), np.arange(10.0)
+    for _ in range(4):
+        np.testing.assert_array_equal(fused(x), body(x))

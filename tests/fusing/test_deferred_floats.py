@@ -231,6 +231,33 @@ def test_a_float_of_a_float(engine):
         same(fused(x)[1], 3.2)
 
 
+def beside_a_number_or_an_array(x, k):
+    """The other operand is an array on one path, and Python's float on another."""
+    value = float(x.max())
+    factor = x if k else 2.0
+    product = value * factor
+    return x * value, np.add(product, 1.0), isinstance(product, np.generic)
+
+
+def in_a_loop(x, _):
+    value, kinds = float(x.max()), []
+    for factor in (x, 2.0):
+        kinds += [type(np.add(value * factor, 1.0)).__name__]
+    return x * value, kinds
+
+
+def of_a_list(x, _):
+    value, factors = x.max().item(), [2.0, x]
+    return x * value, type(np.negative(value * factors[0])).__name__
+
+
+@pytest.mark.parametrize("body", [beside_a_number_or_an_array, in_a_loop, of_a_list])
+def test_an_operand_that_may_be_an_array(engine, body):
+    fused, x = pk.fuse(body), np.linspace(1.5, 3.25, 9000)
+    for _ in range(5):
+        same(fused(x, 0)[1:], body(x, 0)[1:])
+
+
 def test_a_capture_that_gives_up(engine):
     """After it, the rest of the call computes with the floats as Python does."""
 

@@ -33,7 +33,7 @@ _NUMPY_SORTS, _NUMPY_ARGSORTS = 0.65, 2.5
 # More threads do not sort faster: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
 # Nanoseconds per element: our selection of a few, and one search step of ours and of NumPy's.
-SELECTS, SEARCHES, NUMPY_SEARCHES = 1.5, 1.0, 3.0
+SELECTS, SEARCH_STEP, NUMPY_SEARCH_STEP = 1.5, 1.0, 3.0
 _GPU_SORT = 0.5e-3  # seconds of a sort of few elements, in addition to a call on the GPU
 # The same of NumPy's hashing in `unique`: of few distinct numbers, of one byte each, and of distinct numbers.
 _HASHES_FEW, _HASHES_BYTES, _HASHES_DISTINCT = 12.0, 4.0, 60.0
@@ -206,9 +206,10 @@ def plan_partition(name: str, array: Array | None, down: int | None = None) -> E
 def plan_search(array: Array, values: Array) -> EngineChoice:
     """Choose the engine of a binary search of values in a sorted array."""
     steps = math.log2(array.size + 2)
-    ours, numpys = SEARCHES * steps, NUMPY_SEARCHES * steps
-    cost = cost_of(values, numpys, ours, 8, most_threads=threads(), gpu=0.0)
-    return choose_engine("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
+    ours, numpys = SEARCH_STEP * steps, NUMPY_SEARCH_STEP * steps
+    cost = cost_of(values, None, ours, 8, most_threads=threads(), gpu=0.0)
+    cost = cost._replace(numpy=numpys * 1e-9 * values.size, up=cost.up + array.nbytes)
+    return choose_engine("searchsorted", [array, values], cost)
 
 
 def plan_isin(array: Array, test_elements: Array, may_have_table: bool) -> EngineChoice:
@@ -224,7 +225,7 @@ def _cost_of_isin(array: Array, test_elements: Array, may_have_table: bool) -> C
             numpy = NUMPY_TABLE_LOOKUP * (1 + test_elements.size / (array.size or 1))
     if numpy is None and test_elements.size < 10 * array.size**0.145:  # NumPy's rule
         numpy = NUMPY_COMPARES * test_elements.size
-    ours = SEARCHES * math.log2(test_elements.size + 2) + FINDS
+    ours = SEARCH_STEP * math.log2(test_elements.size + 2) + FINDS
     return cost_of(array, numpy, ours, 1, most_threads=threads())
 
 

@@ -8,8 +8,8 @@ nodes of its graph are sites (instructions that make numbers), containers, cells
 results of frames. A number whose site reaches a use of another kind is concrete.
 
 Python's floats that are made of such numbers, as by `float(x.max())` or `x.max().item()`, may stay deferred
-while they are only compared, added, subtracted, multiplied, divided, kept in containers, and returned. Their
-nodes are of their own: an escaping float leaves the numbers deferred.
+while they are only compared, tested, kept in containers, returned, and computed with by `+ - * /` and
+`abs`. Their nodes are of their own: an escaping float leaves the numbers deferred.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class NumberFlow:
         self._floats.add(node)
 
     def add_arithmetic(self, node: Node, origins: Origins) -> None:
-        """Note that an instruction computes with Python's numbers."""
+        """Note that an instruction's result may be a deferred float if one of these numbers is."""
         self._float_sources[node] = origins
 
     def escape_floats(self, origins: Origins) -> None:
@@ -140,7 +140,7 @@ class NumberFlow:
         return {node: reason for node, reason in reasons.items() if node[0] == "site"}
 
     def deferred_floats(self) -> set[tuple[int, int]]:
-        """Return the instructions whose floats may stay deferred, as `concrete_sites` returns its own."""
+        """Return the instructions whose floats may stay deferred: ids of code objects, and offsets."""
         escaped = {*self._forced, *self._escapes, *self._escaped_floats} if self._floats else set()
         pending = list(escaped)
         while pending:
@@ -375,7 +375,7 @@ class FrameFlow(StackRules):
             return self._flow_subscript(done, operands, site)
         kinds = {id(kind): kind for kind, _ in operands}.values()
         made = frozenset({site})
-        if done.instruction.rule == "binary" and all(kind in _NUMBERS for kind in kinds):
+        if done.instruction.rule == "binary" and not any(kind in _NO_FLOATS for kind in kinds):
             made |= self._arithmetic(done, operands)
         if all(kind in _OPERANDS for kind in kinds):
             return made | _union(each for each in operands if each[0] in (VALUE, ARRAY))
@@ -543,7 +543,6 @@ def is_arithmetic(instruction: Instruction) -> bool:
 
 
 _COLLECTIONS = (Items, Each, Container)
-_NUMBERS = frozenset({NUMBER, PLAIN})
 _NO_FLOATS = frozenset({TRACER, SUPPORTED_ARRAY})
 _SYMBOLS = frozenset("+ - * / += -= *= /=".split())  # noqa: SIM905
 _ARITHMETIC = frozenset(
@@ -557,6 +556,7 @@ _TAKE_FLOATS = (_LOOKS - {"format", "build_string"}) | frozenset(
     add_map_item extend unpack unpack_with_rest get_iterator next_item load_cell load_cell_value
     store_cell_value""".split()  # noqa: SIM905
 )
+# Functions that compute with floats, look at them as at numbers, or pass them on.
 _FUNCTIONS_OF_FLOATS = abs, bool, enumerate, float, iter, len, list, max, min, reversed, tuple, zip
 _LOOK_INTO = frozenset({"copy_dict_without_keys", "match_keys", "send"})
 _IDS_OF_ARRAYS = frozenset(map(id, _ARRAYS - {NUMBER}))

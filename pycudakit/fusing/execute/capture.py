@@ -333,13 +333,13 @@ class Capture:
 
     def begin_reductions(self, names: Sequence[str]) -> int:
         """Note that reductions are computed next; return the number of requests before them."""
-        if not _REDUCTIONS.issuperset(names):
+        if not self.is_valid or not _REDUCTIONS.issuperset(names):  # their operand may be too large
             self.mark_not_replayable()
             return 0
         return len(self.segments[-1].requests)
 
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
-        """Return the arrays that the requests from `first` on wrote, of which the results are copies."""
+        """Return the arrays that the requests from `first` on wrote, which the results share or copy."""
         requests = self.segments[-1].requests[first:] if self.is_valid else []
         arrays = [memories[row].owner for request, memories in requests for row in _result_rows(request)]
         # Several requests may have another order than the results, which equal results would hide.
@@ -454,7 +454,7 @@ class Capture:
         return {row: memory for row, memory in found.items() if memory is not None}
 
     def _find_operands(self, request: Request, entry: Any) -> dict[int, Memory]:
-        """Find the operands' memory; raise if they have a byte that may depend on more than the signature."""
+        """Find the operands' memory; raise if a byte is neither an argument's nor written before."""
         loaded, numbers, stored = _operands_of(entry.program)
         shape = request.shape
         for row in numbers:
@@ -480,7 +480,7 @@ class Capture:
         operand = request.table[row]
         address, item = int(operand["address"]), abi.TYPES[operand["type"]].itemsize
         all_strides = operand["strides"][: len(shape)].tolist()
-        # Axes along which all elements are one do not matter to the bytes.
+        # Axes with a stride of 0 do not matter to the bytes.
         axes = [(n, stride) for n, stride in zip(shape, all_strides, strict=True) if stride or not n]
         shape, strides = tuple([n for n, _ in axes]), [stride for _, stride in axes]
         bounds = _bounds(address, shape, strides, item)

@@ -1,6 +1,6 @@
 """Host calls: calls from Python that a replay makes after a segment, on arrays that segments have computed.
 
-They are calls of functions that no plan can hold as requests, such as `take`, `sort` and
+They are calls of functions that no plan can hold as requests, such as `sort`, `interp` and
 `numpy.linalg.solve`. They read arrays, numbers and constants. Most return new arrays. The layouts of these
 may depend on values; they select the next segment, as the truth value of a condition does. Others, such as
 `x[i] = y` with an array of indices, write to their first argument and return nothing.

@@ -85,7 +85,10 @@ class Trace(IndexingTrace):
         return self.truth_value(result) if is_comparison else result
 
     def deferred_float(self, number: Tracer, frame: FrameType) -> float | Tracer | None:
-        """Return a tracer of the float that captured code makes of a number, if it only computes with it."""
+        """Return the float that captured code makes of a number: a tracer, or a value that is not finite.
+
+        None means that the code does more than to compute with it.
+        """
         if self.weak_scalars.get(number.node) is not None:
             return number
         is_number = number.is_scalar and number.node.dtype.kind in "fiub"

@@ -17,7 +17,8 @@ from pycudakit._native.dtypes import DType
 from pycudakit.fusing.memory.nodes import Node
 from pycudakit.fusing.memory.tracer import Tracer
 
-# How Python computes with floats; it raises ZeroDivisionError where NumPy warns.
+# Python's operators of floats that NumPy's functions compute alike. Python raises ZeroDivisionError where
+# NumPy warns.
 _PYTHON: dict[str, Callable[..., float]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -26,7 +27,7 @@ _PYTHON: dict[str, Callable[..., float]] = {
     "negative": operator.neg,
     "absolute": abs,
 }
-# Comparisons, at which a call branches; and operators whose results depend on the values in other ways.
+# Comparisons, at which a call branches.
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "less": operator.lt,
     "less_equal": operator.le,
@@ -35,6 +36,7 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
     "equal": operator.eq,
     "not_equal": operator.ne,
 }
+# Operators that Python computes at once.
 _OTHERS: dict[str, Callable[..., Any]] = {
     "power": operator.pow,
     "floor_divide": operator.floordiv,
@@ -74,7 +76,7 @@ class WeakScalars:
         return self._values.get(node)
 
     def numbers(self, inputs: Iterable[Any]) -> list[Any] | None:
-        """Return the inputs of an operator in Python, one of which is such a float; None beside others."""
+        """Return the operands as Python's numbers; None if one is an array or a NumPy scalar."""
         numbers = []
         for value in inputs:
             kind = type(value)

@@ -115,6 +115,10 @@ int32_t pk_scan(int64_t, int64_t, const pk_operand *operands, const int64_t *sha
     is_on_host = false;
     return status;
 }
+int32_t pk_take(const uint8_t *, int64_t, int64_t, int64_t, const int64_t *, int64_t, int64_t, uint8_t *,
+                const pk_options *, pk_report *) {
+    return PK_UNSUPPORTED;
+}
 int32_t pk_reduce(const pk_reduction *, const pk_instruction *, int64_t, const pk_operand *, int64_t,
                   const int64_t *, int64_t, uint8_t *, const pk_options *, pk_report *) {
     return PK_UNSUPPORTED;

@@ -72,6 +72,8 @@ def test_replayed_takes(engine, body, dtype, index):
         ours, numpys = arguments(seed, dtype, index), arguments(seed, dtype, index)
         assert_same(fused(*ours), body(*numpys))
         assert_same(ours, numpys)
+    if engine == "auto":
+        return  # it may choose NumPy
     assert "replayed" in pk.last_call().reason
     (tree,) = fused._traced.plans.trees()
     assert not tree.has_host_calls

@@ -140,6 +140,61 @@ def test_a_loop_is_one_list(engine, runs, size):
         assert len(runs) <= 2  # the turns, and what is left to compute
 
 
+def with_history(x, limit):
+    """Keep numbers of each turn, which the condition reads, too."""
+    sums, largest = [], [np.inf]
+    while largest[-1] > limit:
+        sums.append(x.sum())
+        largest.append(float(x.max()))
+        x = x * 0.5
+    return x, sums, largest
+
+
+@pytest.mark.parametrize("size", [1000, 20_000])
+def test_a_loop_that_keeps_numbers_is_one_list(engine, runs, size):
+    fused, x = pk.fuse(with_history), np.linspace(0, 1.5, size)
+    for turns in (10, 10, 9, 9, 3, 3, 1, 1, 10):
+        fused(x * 2 ** (turns - 1), 1)
+    for turns in (10, 9, 3, 1, 10):
+        runs.clear()
+        given = x * 2 ** (turns - 1)
+        got, want = fused(given, 1), with_history(given, 1)
+        assert_parts(got, want)
+        assert {type(each) for each in got[1]} == {np.float64}
+        assert {type(each) for each in got[2]} == {float}
+        if engine != "auto":
+            assert is_replayed()
+            assert len(runs) <= 2
+
+
+@pytest.mark.parametrize("turn", [0, 1, 3])
+def test_a_kept_number_that_overflows(engine, turn):
+    """A sum that is no longer finite is warned of, in the turn in which it overflows."""
+
+    def body(x, factor):
+        sums = []
+        while len(sums) < 2 or sums[-1] > sums[0] * 2:
+            sums.append(x.sum())
+            x = x * factor
+            if len(sums) > 5:
+                break
+        return x, sums
+
+    fused, factor = pk.fuse(body), 4.0
+    for _ in range(4):
+        assert_parts(fused(np.ones(1000), factor), body(np.ones(1000), factor))
+    large = np.full(1000, 1.5e305 / factor**turn)
+    with warnings.catch_warnings(record=True) as wanted:
+        warnings.simplefilter("always")
+        want = body(large, factor)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        got = fused(large, factor)
+    assert_parts(got, want)
+    messages = [{str(each.message).replace("scalar ", "") for each in some} for some in (wanted, warned)]
+    assert messages[0] == messages[1]
+
+
 def test_memory_is_reused_from_turn_to_turn(engine, runs):
     if engine == "auto":
         pytest.skip("it may choose NumPy")

@@ -114,7 +114,7 @@ class Stop(NamedTuple):
 
     call: int  # an index of the plan's order
     kind: int  # abi.STOP_...
-    number: Number  # in the buffer NUMBERS
+    number: Number  # in the buffer NUMBERS, or in a new array
 
 
 class Sequenced(NamedTuple):
@@ -261,11 +261,11 @@ class PlanRun(NativeCall):
         return buffers
 
     def _table_of_stops(self) -> Array:
-        last = len(self._buffers) - 1  # the buffer NUMBERS
-        rows = [
-            (call, last, number.place.offset, CODES[number.dtype], kind)
-            for call, kind, number in self._plan.stops
-        ]
+        numbers = len(self._buffers) - 1  # the buffer NUMBERS
+        rows = []
+        for call, kind, (place, dtype, _) in self._plan.stops:
+            buffer = numbers if place.buffer == NUMBERS else place.buffer
+            rows.append((call, buffer, place.offset, CODES[dtype], kind))
         return np.array(rows, abi.STOP)
 
     def _fill(self, row: Any, request: Request) -> list[tuple[int, int, int]]:
@@ -330,13 +330,13 @@ class PlanRun(NativeCall):
         condition = self._condition
         return condition is not None and bool(condition.values(buffers).item())
 
-    def value(self, number: Number) -> Any:
-        """Return a number in the buffer NUMBERS that the last run has computed."""
-        return _Numbers(self._own[NUMBERS], number.place, number.dtype).values(())[0]
+    def value(self, number: Number, buffers: Sequence[Array]) -> Any:
+        """Return a number that the last run has computed; `buffers` are its arguments and new arrays."""
+        return _Numbers(self._own[NUMBERS], number.place, number.dtype).values(buffers)[0]
 
-    def are_finite(self, numbers: Sequence[Number]) -> bool:
+    def are_finite(self, numbers: Sequence[Number], buffers: Sequence[Array]) -> bool:
         """Return True if these numbers need no warning."""
-        return all(math.isfinite(self.value(each)) for each in numbers) or _ignores_errors(0)
+        return all(math.isfinite(self.value(each, buffers)) for each in numbers) or _ignores_errors(0)
 
     def result(self, buffers: Sequence[Array]) -> Any:
         """Return the call's result."""

@@ -352,9 +352,9 @@ class _Replay:
             self.live.update({serial: new[index] for serial, index in left.live.items()})
             for index in set(range(len(new))).difference(left.live.values()):
                 self._recycle(new[index])
-            self.must_be_traced = not run.are_finite(left.finite)
+            self.must_be_traced = not run.are_finite(left.finite, buffers)
             if not self.must_be_traced:
-                following = self.next_node(nodes[at], bool(run.value(left.condition)))
+                following = self.next_node(nodes[at], bool(run.value(left.condition, buffers)))
         runs.give_back(run)
         return following
 

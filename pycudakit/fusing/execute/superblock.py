@@ -68,7 +68,8 @@ def is_joinable(segment: LoweredSegment) -> bool:
     """Return True if a superblock can have a segment."""
     plan, condition = segment.plan, segment.plan.condition
     has_bool = condition is not None and condition.dtype == _BOOL and condition.place.buffer == NUMBERS
-    are_numbers = all(place.buffer == NUMBERS for place, _, _ in plan.finite)
+    read = len(plan.arguments)  # the arguments, and the arrays of earlier segments
+    are_numbers = all(place.buffer == NUMBERS or place.buffer >= read for place, _, _ in plan.finite)
     return (
         segment.host_call is None
         and has_bool
@@ -94,7 +95,7 @@ def join(
             stops += exits[-1].stops(outcomes[len(exits) - 1])
         joined.free_all_but(needed)
         joined.add(segment)
-        exits.append(joined.exit_after(segment.plan))
+        exits.append(joined.exit_after(segment))
         if len(joined.requests) > _MAX_REQUESTS:
             return None
     return Superblock(joined.plan(stops), exits)
@@ -169,16 +170,23 @@ class _SuperblockPlan:
             self._number_bytes += -(-plan.number_bytes // ALIGNMENT) * ALIGNMENT
         return offsets
 
-    def exit_after(self, plan: Plan) -> Exit:
-        """Return the exit after the calls so far, the last of them of a plan."""
-        begin = self._offsets[id(plan)][NUMBERS]
+    def exit_after(self, segment: LoweredSegment) -> Exit:
+        """Return the exit after the calls so far, the last of them of a segment."""
+        plan, count = segment.plan, len(self._first.arguments)
+        begin, read = self._offsets[id(plan)][NUMBERS], len(plan.arguments)
+        # Numbers that later segments read, too, or the result has, are new arrays.
+        new = [count + self._live[serial] for serial in segment.live_out]
 
         def number(place: Place, dtype: DType, index: int = 0) -> Number:
-            return Number(Place(NUMBERS, begin + place.offset + index * dtype.itemsize), dtype)
+            offset = place.offset + index * dtype.itemsize
+            if place.buffer == NUMBERS:
+                return Number(Place(NUMBERS, begin + offset), dtype)
+            return Number(Place(new[place.buffer - read], offset), dtype)
 
-        finite = [number(place, dtype, i) for place, dtype, count in plan.finite for i in range(count)]
+        finite = [number(place, dtype, i) for place, dtype, size in plan.finite for i in range(size)]
         assert plan.condition is not None  # noqa: S101
-        return Exit(len(self._order), number(*plan.condition), finite, dict(self._live))
+        condition = number(plan.condition.place, plan.condition.dtype)
+        return Exit(len(self._order), condition, finite, dict(self._live))
 
     def plan(self, stops: Sequence[Stop]) -> Plan:
         """Return the plan of all segments."""

@@ -138,7 +138,7 @@ def test_again_and_in_other_company(engine):
         return e, e * 2, np.sum(e), np.sum(e * 2 - e), np.sin(e)[::7], np.mean(e[5:]), e[5:]
 
     first = together(x)
-    for _ in range(9 * (engine == "auto")):  # until it has settled on an engine
+    for _ in range(30 * (engine == "auto")):  # until it has settled on an engine
         first = together(x)
     for _ in range(3):
         again = together(x)

@@ -36,6 +36,14 @@ def runs(monkeypatch):
     return counted
 
 
+def with_messages(function, *arguments):
+    """Return the result of a call, and the messages of its warnings."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        result = function(*arguments)
+    return result, {str(each.message) for each in warned}
+
+
 def is_replayed():
     return "replayed" in pk.last_call().reason
 
@@ -184,15 +192,12 @@ def test_a_kept_number_that_overflows(engine, turn):
     for _ in range(4):
         assert_parts(fused(np.ones(1000), factor), body(np.ones(1000), factor))
     large = np.full(1000, 1.5e305 / factor**turn)
-    with warnings.catch_warnings(record=True) as wanted:
-        warnings.simplefilter("always")
-        want = body(large, factor)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        got = fused(large, factor)
+    want, wanted = with_messages(body, large, factor)
+    got, warned = with_messages(fused, large, factor)
     assert_parts(got, want)
-    messages = [{str(each.message).replace("scalar ", "") for each in some} for some in (wanted, warned)]
-    assert messages[0] == messages[1]
+    assert {each.replace("scalar ", "") for each in warned} == {
+        each.replace("scalar ", "") for each in wanted
+    }
 
 
 def test_memory_is_reused_from_turn_to_turn(engine, runs):
@@ -222,14 +227,10 @@ def test_a_turn_that_warns(engine, scale):
     for factor in (10.0, 10.0, 10.0, 10.0, scale, 10.0):
         x = np.full(600, 1e280)
         x[5] = factor
-        with warnings.catch_warnings(record=True) as ours:
-            warnings.simplefilter("always")
-            result = fused(x, factor)
-        with warnings.catch_warnings(record=True) as numpys:
-            warnings.simplefilter("always")
-            expected = body(x, factor)
+        result, ours = with_messages(fused, x, factor)
+        expected, numpys = with_messages(body, x, factor)
         np.testing.assert_array_equal(result, expected)
-        assert {str(each.message) for each in ours} == {str(each.message) for each in numpys}
+        assert ours == numpys
 
 
 def test_ignored_errors_are_replayed(engine):

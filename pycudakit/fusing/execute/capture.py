@@ -428,14 +428,10 @@ class Capture:
         if not self.is_valid:
             return
         self.add_memory(arrays)
-        table = np.zeros(len(arrays), abi.OPERAND)
-        table["address"] = [address_of(array) for array in arrays]
-        table["type"] = [CODES[array.dtype] for array in arrays]
+        table = _table_of(arrays)
         sizes = product.sizes, product.strides
         arguments = product.loop, table, len(arrays), *sizes, product.data
         request = Request(LOOP, arguments, table, {}, "matmul", arrays[-1].shape, {}, set())
-        for row, array in zip(table, arrays, strict=True):
-            row["strides"][: array.ndim] = array.strides
         try:
             memories = self._find_arrays(request, [array.shape for array in arrays])
         except NotReplayableError:
@@ -511,20 +507,26 @@ class Capture:
         return memory
 
 
+def _table_of(arrays: Sequence[Array]) -> Array:
+    """Return the operand table of arrays."""
+    table = np.zeros(len(arrays), abi.OPERAND)
+    for row, array in zip(table, arrays, strict=True):
+        row["address"], row["type"] = address_of(array), CODES[array.dtype]
+        row["strides"][: array.ndim] = array.strides
+    return table
+
+
 def _request_to_take(given: Sequence[Any], function: str) -> tuple[Request, list[tuple[int, ...]]]:
     """Return the request for arguments of pk_take, and the shapes of its operands."""
     elements, outer, count, width, indices, index_count, flags, out, *_ = given
     arrays = elements, indices, out
-    table = np.zeros(len(arrays), abi.OPERAND)
-    table["address"] = [address_of(array) for array in arrays]
-    table["type"] = [CODES[array.dtype] for array in arrays]
-    table["strides"][:, 0] = [array.itemsize for array in arrays]
+    table = _table_of(arrays)
     arguments = (
         table,
         *[int(getattr(each, "value", each)) for each in (outer, count, width, index_count, flags)],
     )
     request = Request("pk_take", arguments, table, {}, function, (indices.size,), {}, set())
-    return request, [(array.size,) for array in arrays]
+    return request, [array.shape for array in arrays]
 
 
 def _result_rows(request: Request) -> range:

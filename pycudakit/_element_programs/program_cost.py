@@ -21,7 +21,7 @@ from pycudakit._runtime.cost_model import (
     threaded_seconds,
     threads,
 )
-from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.engine_choice import EngineChoice, preferred_choice
 
 # Seconds by which a call of the CPU engine that wakes no threads takes longer than NumPy's call.
 SINGLE_THREAD_CALL = CALIBRATION.constants.get("SINGLE_THREAD_CALL", 7e-6)
@@ -149,12 +149,15 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Engine
     up
         The bytes read.
     """
+    if (preferred := preferred_choice(function)) is not None:
+        return preferred
     estimated = estimate(program)
     small = size < estimated.numpy_below and program.numpy_agrees
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     down = size * program.out_bytes
     on_cpu = cpu_seconds(program, size, up + down)
-    seconds = size * estimated.numpy if small else on_cpu
+    on_numpy = size * estimated.numpy if program.numpy_agrees else None
+    seconds = on_cpu if not small or on_numpy is None else on_numpy
     if not cuda_status or (not small and has_cpu and size < estimated.cuda_from):
         may_use_gpu = False
     elif small:
@@ -168,7 +171,7 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Engine
             engine = "cuda"
     estimates = Estimates(
         engine,
-        numpy=seconds if small else None,
+        numpy=on_numpy,
         cpu=on_cpu if has_cpu else None,
         cuda=on_cuda,
         cuda_status=cuda_status,

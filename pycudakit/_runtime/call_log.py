@@ -140,6 +140,22 @@ class Estimates(NamedTuple):
             reason += "; cuda not estimated"
         return reason
 
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds by engine, of those that are known."""
+        times = {"cpu": self.cpu, "cuda": self.cuda, "numpy": self.numpy}
+        return {engine: seconds for engine, seconds in times.items() if seconds is not None}
+
+
+def sum_of_estimates(parts: Sequence[Estimates]) -> Estimates:
+    """Return the sums of the estimates of several calls, with the engine of the longest."""
+    longest = max(parts, key=lambda part: part.seconds().get(part.engine, 0.0))
+
+    def total(engine: str) -> float | None:
+        times = [part.seconds().get(engine) for part in parts]
+        return None if None in times else sum(filter(None, times))
+
+    return longest._replace(numpy=total("numpy"), cpu=total("cpu"), cuda=total("cuda"))
+
 
 def _milliseconds(seconds: float) -> str:
     milliseconds = seconds * 1e3

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pycudakit import errors
 from pycudakit._native import engine_status
@@ -37,6 +38,13 @@ def _checked_fallback(fallback: Any) -> Fallback:
     return fallback  # type: ignore[no-any-return]
 
 
+class Preference(NamedTuple):
+    """The engine that `auto` takes for the calls that it supports, instead of comparing estimates."""
+
+    engine: str  # "cpu" or "cuda"
+    reason: Any
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """The settings in force in a context."""
@@ -48,6 +56,7 @@ class CallContext:
     wait: bool = False  # synchronize calls on device arrays
     fallback: Fallback = None  # of the named engine
     indices_in_bounds: bool = False  # the caller guarantees it, and `take` need not check
+    preference: Preference | None = None
     # The engine, if calls may take the fast path: on one GPU at most, without progress or profile.
     fast_path_engine: str | None = field(init=False)
 
@@ -99,6 +108,12 @@ def is_only_numpy(engine: str) -> bool:
     if engine != "auto":
         return engine == "numpy"
     return not (engine_status.status("cpu").available or engine_status.status("cuda").available)
+
+
+@functools.lru_cache(1024)
+def preferring(context: CallContext, preference: Preference) -> CallContext:
+    """Return a context with a preference."""
+    return dataclasses.replace(context, preference=preference)
 
 
 @contextmanager

@@ -4,11 +4,13 @@ The key is the signature of the call: dtypes, numbers of dimensions, size classe
 is an `Executable`. The first call with a signature takes the general path. If that left the call to NumPy
 because of its size, later calls with the signature go to NumPy's function at once, which `numpy_for_small`
 names. If it ran on an engine, the function may offer a prepared call (`offer_to_cache`), which later calls
-use. A signature whose calls leave nothing to cache is cached, too: its calls go straight to the general path.
+use. Where the estimates of the engines are close, an `Autotuner` measures some calls before that. A signature
+whose calls leave nothing to cache is cached, too: its calls go straight to the general path.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar
@@ -16,8 +18,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT
+from pycudakit._runtime.autotuner import Autotuner, autotuner_of
+from pycudakit._runtime.call_log import Call, Reason
+from pycudakit._runtime.context import Preference
+from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_LAYOUT
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import thread_log
@@ -131,6 +135,19 @@ def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: An
         thread_log.is_filling_cache, thread_log.offered = outer
 
 
+def run_preferring(
+    preference: Preference | None, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> tuple[Any, Any]:
+    """Run a call that fills the cache on the engine that is preferred, if one is."""
+    if preference is None:
+        return run_and_collect_offer(function, *args, **kwargs)
+    token = _current_context.set(context.preferring(_current_context.get(), preference))
+    try:
+        return run_and_collect_offer(function, *args, **kwargs)
+    finally:
+        _current_context.reset(token)
+
+
 def is_filling_cache() -> bool:
     """Return True if the running call fills the cache."""
     return thread_log.is_filling_cache
@@ -159,13 +176,15 @@ class Executable(NamedTuple):
     """How calls with a signature are computed.
 
     With `log`, NumPy's function computes them, and `log` logs them. With `compute`, that prepared call does.
-    With `by_shape`, the exact key of the arguments selects another one. With none of these, the general
-    path computes them.
+    With `by_shape`, the exact key of the arguments selects another one. With `autotuner`, they are measured.
+    With none of these, the general path computes them, on the engine of `preference` if there is one.
     """
 
     log: Callable[[], object] | None = None
     compute: Callable[[tuple[Any, ...]], Any] | None = None
     by_shape: bool = False
+    preference: Preference | None = None
+    autotuner: Autotuner | None = None
 
 
 _GENERAL_PATH = Executable()
@@ -200,15 +219,36 @@ class DispatchCache:
                 result = exact.compute(arguments)
                 if result is not None:
                     return result
+        if executable is not None and executable.autotuner is not None:
+            return self._measure(signature, executable.autotuner, args, kwargs)
+        preference = None if executable is None else executable.preference
         previous = native_call.last_record()
-        result, offered = run_and_collect_offer(self._function, *args, **kwargs)
+        result, offered = run_preferring(preference, self._function, *args, **kwargs)
         logged = native_call.last_record()
-        if (
-            logged is None
-            or logged is previous
-            or not self._cache(signature, arguments, result, logged, offered)
-        ):
+        if logged is None or logged is previous:
             self._count_try(signature, executable)
+        elif executable is None and (autotuner := _autotuner(logged, (*arguments, result))) is not None:
+            self.executables[signature] = Executable(autotuner=autotuner)
+        elif not self._cache(signature, arguments, result, logged, offered):
+            self._count_try(signature, executable)
+        return result
+
+    def _measure(
+        self, signature: Signature, autotuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run and time a call on the engine whose turn it is; choose the fastest once all are measured."""
+
+        def run(engine: str | None) -> Any:
+            if engine == "numpy":
+                compute = functools.partial(self._numpy, *args, **kwargs)
+                return native_call.run_numpy(autotuner.name, REASON_COMPARED, compute)
+            return run_preferring(preference_of(engine), self._function, *args, **kwargs)[0]
+
+        result, best = autotuner.measure(run)
+        if best is not None:
+            preference = preference_of(best.engine, best)
+            log = None if preference else _numpy_logger(autotuner.name, best)
+            self.executables[signature] = Executable(log, preference=preference)
         return result
 
     def _cache(
@@ -250,9 +290,52 @@ class DispatchCache:
                 self.executables[signature] = _GENERAL_PATH
 
 
+# The functions of which NumPy and the engines compute the same bits of floats.
+_SAME_BITS = frozenset(
+    """
+    abs absolute add all allclose amax amin any argmax argmin argwhere array_equal array_equiv ceil clip
+    compress copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor fmax fmin
+    greater greater_equal intersect1d isclose isfinite isin isinf isnan kron less less_equal lexsort
+    logical_and logical_not logical_or logical_xor max maximum min minimum multiply nan_to_num nanargmax
+    nanargmin nanmax nanmin negative nonzero not_equal outer positive ptp reciprocal rint searchsorted
+    setdiff1d setxor1d sign signbit sort sqrt square subtract take take_along_axis transpose tril triu
+    true_divide trunc union1d unique unique_values where
+    """.split()  # noqa: SIM905 - many names
+)
+_UNSTABLE = frozenset({"argsort", "argpartition", "partition"})  # NumPy orders equal elements as it likes
+
+
+def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autotuner | None:
+    """Return an autotuner for calls like one that ran, with its arguments and result, if it pays.
+
+    Results must not depend on the time at which a call was measured, so NumPy is measured only if it computes
+    the same bits.
+    """
+    name = native_call.function_of(logged)
+    are_exact = name not in _UNSTABLE and not any(map(_has_floats, values))
+    return autotuner_of(name, native_call.estimates_of(logged), name in _SAME_BITS or are_exact)
+
+
+def _has_floats(value: Any) -> bool:
+    if type(value) is tuple or type(value) is list:
+        return any(map(_has_floats, value))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind not in "biu"
+    return isinstance(value, float)
+
+
+def preference_of(engine: str | None, reason: Reason = REASON_COMPARED) -> Preference | None:
+    """Return the preference of an engine; None if that is NumPy, or any."""
+    return None if engine is None or engine == "numpy" else Preference(engine, reason)
+
+
 def _logger(logged: native_call.CallRecord) -> Callable[[], object]:
     call = native_call.as_call(logged)
-    return native_call.call_logger(Call(call.function, "numpy", call.reason))
+    return _numpy_logger(call.function, call.reason)
+
+
+def _numpy_logger(function: str, reason: Reason) -> Callable[[], object]:
+    return native_call.call_logger(Call(function, "numpy", str(reason)))
 
 
 def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -282,7 +365,7 @@ def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any])
             return of_long_lists(args, kwargs)
         executable = executables[signature]
         if executable is not None:
-            log, compute, _ = executable
+            log, compute, *_ = executable
             if log is not None:
                 result = numpy(*args, **kwargs)
                 log()

@@ -143,6 +143,14 @@ def choice_is_final() -> bool:
     return not engine_status.status("cuda").available or hardware.link_is_known()
 
 
+def preferred_choice(function: str) -> EngineChoice | None:
+    """Return the choice of the engine that the context prefers, if it does."""
+    preference = context.current_context.get().preference
+    if preference is None:
+        return None
+    return EngineChoice(function, preference.engine, preference.reason, automatic=True)
+
+
 _SHORT = 1e-4  # seconds: the choice of NumPy for shorter calls holds for calls of a similar size
 
 
@@ -156,6 +164,8 @@ def numpys_estimates(cost: Cost) -> Estimates:
 def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy == 0:
         return numpy_choice_for_size(function)
+    if (preferred := preferred_choice(function)) is not None:
+        return preferred
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     engine, seconds = "cpu", cost.cpu
     if cost.numpy is not None and cost.numpy <= cost.cpu:

@@ -32,6 +32,7 @@ from pycudakit._runtime.call_log import (
     call_from_report,
     combine_calls,
     combine_passes,
+    sum_of_estimates,
 )
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
@@ -164,6 +165,15 @@ def ran_in_numpy_for_size(call: CallRecord) -> bool:
     if isinstance(call, _NumPyCall) and isinstance(call.reason, Estimates):
         return call.reason.by_size
     return _is_small(call) or ran_in_numpy(call, REASON_NUMPY_FASTER_FOR_SIZE)
+
+
+def estimates_of(call: CallRecord) -> Estimates | None:
+    """Return the estimates by which `auto` chose the engine of a call; of its parts, their sums."""
+    if isinstance(call, _CompositeCall):
+        parts = [part for part in map(estimates_of, call.parts) if part is not None]
+        return sum_of_estimates(parts) if parts else None
+    reason = call[2] if _is_raw(call) else getattr(call, "reason", None)
+    return reason if isinstance(reason, Estimates) else None
 
 
 def _is_small(call: CallRecord) -> TypeGuard[SmallCall]:

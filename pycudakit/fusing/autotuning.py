@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._runtime import context
+from pycudakit._runtime.autotuner import MAX_PATIENCE, Autotuner, candidates
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import EngineChoice, numpy_choice_for_size
@@ -23,7 +24,6 @@ from pycudakit._runtime.native_call import FALLBACK_ERRORS, warn_of_fallback
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import SMALL_ARRAYS
 from pycudakit.fusing.memory.pytree import arrays_in, as_plain_array, save_rng_state
-from pycudakit.fusing.schedule.cost import MAX_PATIENCE, Autotuner, candidates
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.tracing import TracedFunction
 

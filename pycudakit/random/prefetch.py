@@ -1,7 +1,7 @@
 """Prefetching of small draws: numbers of a repeated call are drawn many at once, and handed out in parts.
 
 This is exact, as an element depends on its index alone. It serves calls under `auto` with the same plain
-arguments as an earlier one that ran on the CPU engine.
+arguments as an earlier one that ran on the CPU engine. The engines of larger draws are measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime import context, dispatch_cache, native_call
+from pycudakit._runtime import context, native_call
+from pycudakit._runtime.autotuner import Autotuner, autotuner_of
+from pycudakit._runtime.context import Preference
+from pycudakit._runtime.dispatch_cache import preference_of, run_preferring
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.random.draw_requests import PREFETCH_ELEMENTS, DrawRequest, draw
 from pycudakit.random.philox import Stream
 
@@ -23,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _current_context = context.current_context
 _PLAIN = frozenset({bool, float, int, str, tuple, type, NoneType})
 _PYTHON_NUMBERS = frozenset({bool, float, int})
+# The engines of the larger draws, by the key of the call.
+_tuned: LRUCache[tuple[Any, ...], Autotuner | Preference] = LRUCache(2000)
 _MAX_NANOSECONDS = 40_000  # of drawing ahead, without the overhead of the call
 
 
@@ -91,11 +97,21 @@ def prefetching(method: F) -> F:
         ahead = self._prefetched[key]
         if ahead is not None:
             return ahead.take(self._stream)
-        result, offered = dispatch_cache.run_and_collect_offer(method, self, *args, **kwargs)
+        tuned = _tuned[key]
+        if isinstance(tuned, Autotuner):
+            result, best = tuned.measure(
+                lambda engine: run_preferring(preference_of(engine), method, self, *args, **kwargs)[0]
+            )
+            if best is not None:
+                _tuned[key] = Preference(best.engine, best)
+            return result
+        result, offered = run_preferring(tuned, method, self, *args, **kwargs)
         if offered is not None:
             drawn, request = offered
             if drawn is result or np.ndim(result) == drawn.ndim == 0:
                 self._prefetched[key] = Prefetched(request, result)
+        elif tuned is None and (logged := native_call.last_record()) is not None:
+            _tuned[key] = autotuner_of(name, native_call.estimates_of(logged), may_be_numpy=False)
         return result
 
     return call  # type: ignore[return-value]

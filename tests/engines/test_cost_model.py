@@ -81,7 +81,8 @@ def test_reasons_of_choices(pretend):
     pretend(16)
     made = program("exp", "f8", 4)
     reason = str(program_cost.choose("exp", made, 10 * M, 80 * M).reason)
-    assert re.fullmatch(r"auto: cpu [\d.]+ ms \(numpy below [\d,]+ elements\); cuda not available: ", reason)
+    times = r"auto: cpu [\d.]+ ms, numpy [\d.]+ ms \(numpy below [\d,]+ elements\); cuda not available: "
+    assert re.fullmatch(times, reason)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from fusing.test_in_place_writes import WRITES
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
+from pycudakit._runtime import autotuner as tuning
 from pycudakit.fusing import autotuning
 from pycudakit.fusing.schedule import cost
 from pycudakit.fusing.trace.current_trace import current_trace
@@ -22,8 +23,8 @@ CALLS = 6  # after which `auto` has settled
 @pytest.fixture
 def measured(monkeypatch):
     """Have every estimate that does not favour NumPy measured, without a GPU."""
-    monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
-    monkeypatch.setattr(cost, "_CONCLUSIVE_RATIO", 1e9)
+    monkeypatch.setattr(tuning, "_SHORT_SECONDS", 0.0)  # no warm-ups
+    monkeypatch.setattr(tuning, "_CONCLUSIVE_RATIO", 1e9)
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
     monkeypatch.setattr(
@@ -151,9 +152,9 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
     monkeypatch.setattr(cost.Costs, "cuda", 2e-3)
     costs = cost.Costs(numpy=3.5e-3, cpu=1.5e-3, replayed=1e-3)
     assert costs.best().engine == "cpu"
-    assert cost.candidates(costs.estimates(may_replay=False)) == ["cpu", "cuda", "numpy"]
-    assert cost.candidates(costs.estimates(may_replay=True)) == ["cpu", "cuda"]
-    autotuner = cost.Autotuner({"n": 3}, ["cpu", "cuda"])
+    assert tuning.candidates(costs.estimates(may_replay=False)) == ["cpu", "cuda", "numpy"]
+    assert tuning.candidates(costs.estimates(may_replay=True)) == ["cpu", "cuda"]
+    autotuner = tuning.Autotuner({"n": 3}, ["cpu", "cuda"])
     assert autotuner.next_engine({"n": 4}) is None  # which may be other work
     chosen = []
     for seconds in (5e-3, 90e-3, 3e-3, 2e-3):  # the first call on an engine may compile
@@ -166,14 +167,14 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
 
 def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
     estimates = {"cpu": 20e-3, "cuda": 2e-3, "numpy": 10e-3}
-    assert cost.candidates(estimates) == ["cuda"]
+    assert tuning.candidates(estimates) == ["cuda"]
     times = {"cpu": 5e-3, "numpy": 7e-3}
     for cuda_seconds, order in (
         (9e-3, ["cuda"]),
         (15e-3, ["cuda", "numpy"]),
         (50e-3, ["cuda", "cpu", "numpy"]),
     ):
-        autotuner = cost.Autotuner({}, ["cuda"], estimates=estimates)
+        autotuner = tuning.Autotuner({}, ["cuda"], estimates=estimates)
         times["cuda"] = cuda_seconds
         measured, best = [], None
         while best is None:
@@ -187,7 +188,7 @@ def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
 
 def test_numpy_is_measured_again_only_if_it_is_close():
     for numpy_seconds, order in ((5e-3, ["cpu", "numpy", "cpu", "numpy"]), (50e-3, ["cpu", "numpy", "cpu"])):
-        autotuner = cost.Autotuner({}, ["cpu", "numpy"])
+        autotuner = tuning.Autotuner({}, ["cpu", "numpy"])
         chosen, best = [], None
         while best is None:
             engine = autotuner.next_engine({})
@@ -232,7 +233,7 @@ def test_engines_of_calls_used_lately_are_kept():
 def test_functions_of_small_arrays_are_measured_once_they_have_taken_long(monkeypatch, arguments, named):
     monkeypatch.setattr(autotuning, "_REPLAY_SECONDS", 0.0)
     monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 1e-3)
-    monkeypatch.setattr(cost, "_SHORT_SECONDS", 0.0)  # no warm-ups
+    monkeypatch.setattr(tuning, "_SHORT_SECONDS", 0.0)  # no warm-ups
 
     @pk.fuse
     def body(x, number=2, sign=False, mode=None):

@@ -393,10 +393,10 @@ def test_threads_share_a_tree(engine):
 
 def test_auto_replays_solvers(monkeypatch):
     """`auto` measures replays beside NumPy, and takes the faster one."""
-    from pycudakit.fusing.schedule import cost
+    from pycudakit._runtime import autotuner as tuning
 
-    monkeypatch.setattr(cost, "MAX_PATIENCE", 20.0)  # other processes may have the processors
-    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "MAX_PATIENCE", 20.0)  # other processes may have the processors
+    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
 
     def body(u, tolerance):
         change = u.max()

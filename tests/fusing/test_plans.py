@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit._runtime import autotuner as tuning
 from pycudakit.fusing import autotuning, host_replay
 from pycudakit.fusing.execute import capture, numpy_matmul
 from pycudakit.fusing.execute.plan import PlanRun
-from pycudakit.fusing.schedule import cost
 
 FACTOR = 3.0
 
@@ -597,8 +597,8 @@ def test_a_long_capture_gives_up(engine, monkeypatch):
 
 def test_auto_replays_loops_of_small_arrays(monkeypatch):
     """`auto` measures replays, and NumPy, and takes the faster one; a first slow call runs in NumPy."""
-    monkeypatch.setattr(cost, "MAX_PATIENCE", 20.0)  # other processes may have the processors
-    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "MAX_PATIENCE", 20.0)  # other processes may have the processors
+    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
 
     def body(u, n):
         for _ in range(n):
@@ -629,7 +629,7 @@ def calls_under_auto(fused, count):
 
 
 def test_auto_gives_up_a_long_capture(monkeypatch):
-    monkeypatch.setattr(cost, "MAX_PATIENCE", 0)
+    monkeypatch.setattr(tuning, "MAX_PATIENCE", 0)
 
     def body(u, n):
         for i in range(1, n):
@@ -648,7 +648,7 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
 
 
 def test_auto_leaves_small_arrays_to_numpy_from_a_graph_break_on(monkeypatch):
-    monkeypatch.setattr(cost, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
     captures = []
     begin = capture.Capture.__init__

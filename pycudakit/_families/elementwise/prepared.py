@@ -16,6 +16,7 @@ from pycudakit._element_programs.program import ElementProgram
 from pycudakit._native import allocator, engine_status
 from pycudakit._native.allocator import residency_hooks
 from pycudakit._runtime import dispatch_cache
+from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.dispatch_cache import CachedCall
 from pycudakit._runtime.engine_choice import EngineChoice
 
@@ -36,8 +37,10 @@ def _cached_call(
     if len(arguments) != len(inputs) or not all(map(operator.is_, arguments, inputs)):
         return None
     estimated = program_cost.estimate(program)
-    begin = estimated.numpy_below if program.numpy_agrees else 0
-    end = estimated.cuda_from if engine_status.status("cuda").available else math.inf
+    begin, end = 0.0, math.inf
+    if not (isinstance(choice.reason, Estimates) and choice.reason.measured):
+        begin = estimated.numpy_below if program.numpy_agrees else 0.0
+        end = estimated.cuda_from if engine_status.status("cuda").available else math.inf
     works, (dtype,) = prepared_programs(program), program.out_dtypes
 
     def compute(arguments: tuple[Any, ...]) -> Any:

@@ -1,0 +1,125 @@
+"""Single calls under `auto`: where estimates are close, some calls are measured."""
+
+import time
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit._native import engine_status
+from pycudakit._runtime import autotuner, dispatch_cache, native_call
+from pycudakit._runtime.call_log import Estimates
+from pycudakit._runtime.engine_choice import Cost, choose_engine
+
+NO_GPU = engine_status.EngineStatus(False, "no GPU")
+CALLS = 30  # after which the engine of a signature is chosen
+
+
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch):
+    monkeypatch.setattr(
+        engine_status, "status", lambda name: engine_status.EngineStatus(name == "cpu", "no GPU")
+    )
+
+
+def work(name, cost, slow=None, seconds=2e-3):
+    """Return a cached function that negates on the engine of its choice, and takes long on one of them."""
+
+    def numpy(x):
+        if slow == "numpy":
+            time.sleep(seconds)
+        return -x
+
+    def function(x):
+        choice = choose_engine(name, [], cost)
+        if choice.engine == "numpy":
+            return native_call.run_numpy(name, choice.reason, lambda: numpy(x))
+        if slow == "cpu":
+            time.sleep(seconds)
+        native_call.log_call((name, choice.engine, choice.reason, (), bytes(native_call.abi.REPORT.itemsize)))
+        return -x
+
+    return dispatch_cache.with_dispatch_cache(numpy, function)
+
+
+def engines_of(function, x, calls=CALLS):
+    found = []
+    with pk.engine("auto"):
+        for _ in range(calls):
+            np.testing.assert_array_equal(function(x), -x)
+            found.append(pk.last_call().engine)
+    return found
+
+
+INTEGERS, FLOATS = np.arange(5000), np.linspace(0, 1, 5000)
+
+
+@pytest.mark.parametrize("slow", ["cpu", "numpy"])
+@pytest.mark.parametrize("estimate", ["cpu", "numpy"])
+def test_the_measured_engine_is_taken_whatever_was_estimated(slow, estimate):
+    cost = Cost(1e-3, 2e-3, 0, 0) if estimate == "numpy" else Cost(2e-3, 1e-3, 0, 0)
+    function = work("sort", cost, slow)
+    engines = engines_of(function, INTEGERS)
+    assert engines[0] == estimate
+    fast = "cpu" if slow == "numpy" else "numpy"
+    assert engines[-5:] == [fast] * 5
+    assert "(measured)" in pk.last_call().reason
+    assert slow in engines
+
+
+def test_results_of_floats_do_not_depend_on_measured_times():
+    cost = Cost(2e-3, 1e-3, 0, 0)
+    assert engines_of(work("a sum", cost, "cpu"), FLOATS) == ["cpu"] * CALLS
+    assert "numpy" in engines_of(work("a sum", cost, "cpu"), INTEGERS)
+    assert "numpy" in engines_of(work("sort", cost, "cpu"), FLOATS)  # the same bits
+    assert (
+        engines_of(work("argsort", cost, "cpu"), INTEGERS) == ["cpu"] * CALLS
+    )  # of equal elements, any order
+
+
+def test_short_calls_and_clear_estimates_are_not_measured():
+    assert engines_of(work("sort", Cost(2e-5, 1e-5, 0, 0)), INTEGERS) == ["cpu"] * CALLS
+    assert engines_of(work("sort", Cost(9e-2, 1e-3, 0, 0)), INTEGERS) == ["cpu"] * CALLS
+
+
+def test_an_exception_ends_neither_the_measurement_nor_the_calls():
+    failing = [False]
+
+    def function(x):
+        choice = choose_engine("sort", [], Cost(2e-3, 1e-3, 0, 0))
+        if failing[0]:
+            raise ValueError("a bad argument")
+        native_call.log_call(("sort", "cpu", choice.reason, (), bytes(native_call.abi.REPORT.itemsize)))
+        return -x
+
+    cached = dispatch_cache.with_dispatch_cache(np.negative, function)
+    with pk.engine("auto"):
+        cached(INTEGERS)
+        failing[0] = True
+        with pytest.raises(ValueError, match="a bad argument"):
+            cached(INTEGERS)
+        failing[0] = False
+        assert native_call._current_context.get().preference is None
+    assert engines_of(cached, INTEGERS)[-1] in ("cpu", "numpy")
+    with pk.engine("cpu"):
+        choose_engine("sort", [], Cost(1.0, 2.0, 0, 0))
+        assert choose_engine("sort", [], Cost(1.0, 2.0, 0, 0)).reason == "the requested engine"
+
+
+def test_draws_are_the_same_while_they_are_measured(monkeypatch):
+    monkeypatch.undo()  # with a GPU, if there is one
+    ours, numpys = pk.random.default_rng(3), pk.random.default_rng(3)
+    with pk.engine("auto"):
+        drawn = [ours.normal(size=20_000) for _ in range(CALLS)]
+    with pk.engine("cpu"):
+        for values in drawn:
+            np.testing.assert_array_equal(values, numpys.normal(size=20_000))
+
+
+def test_sums_of_estimates():
+    first = Estimates("cpu", 3.0, 1.0, None, NO_GPU)
+    second = Estimates("numpy", 4.0, 9.0, 2.0, NO_GPU)
+    whole = native_call.sum_of_estimates([first, second])
+    assert (whole.engine, whole.numpy, whole.cpu, whole.cuda) == ("numpy", 7.0, 10.0, None)
+    assert autotuner.autotuner_of("sort", None, True) is None
+    assert autotuner.autotuner_of("sort", first._replace(measured=frozenset({"cpu"})), True) is None

@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 21
+#define PK_ABI_VERSION 22
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -613,28 +613,49 @@ enum {
     PK_REQUEST_REDUCE_SEVERAL = 2,
     PK_REQUEST_SCAN = 3,
     PK_REQUEST_LOOP = 4,
-    PK_REQUEST_TAKE = 5
+    PK_REQUEST_TAKE = 5,
+    PK_REQUEST_PUT = 6,
+    PK_REQUEST_INTERP = 7,
+    PK_REQUEST_EXTENT = 8,
+    PK_REQUEST_HISTOGRAM = 9,
+    PK_REQUEST_HISTOGRAM_OF_EXTENT = 10,
+    PK_REQUEST_WEIGHTED_HISTOGRAM = 11,
+    PK_REQUEST_DIGITIZE = 12,
+    PK_REQUEST_RANDOM = 13,
+    PK_REQUEST_GRAY = 14,
+    PK_REQUEST_LOOKUP = 15,
+    PK_REQUEST_RESIZE = 16,
+    PK_REQUEST_FILTER = 17,
+    PK_REQUEST_RUN_BLOCKS = 18,
+    PK_REQUEST_RUN_KERNELS = 19,
+    /* Of the entries pk_sort_t and so on: the first argument is the pk_type of the elements. */
+    PK_REQUEST_SORT = 20,
+    PK_REQUEST_ARGSORT = 21,
+    PK_REQUEST_SEARCHSORTED = 22,
+    PK_REQUEST_UNIQUE = 23,
+    PK_REQUEST_SELECT = 24,
+    PK_REQUEST_MATMUL = 25,
+    PK_REQUEST_COUNT = 26
 };
-enum { PK_MAX_REQUEST_ARGUMENTS = 9, PK_MAX_LOOP_OPERANDS = 8 };
+enum { PK_MAX_REQUEST_ARGUMENTS = 12, PK_MAX_LOOP_OPERANDS = 8 };
 
 /* A function of the caller's, with the signature of NumPy's loops of generalized ufuncs. It takes the
  * addresses of its operands, sizes and strides, and data of its own. */
 typedef void (*pk_loop)(char **operands, const intptr_t *sizes, const intptr_t *strides, void *data);
 
-/* A call of an entry, as data: the entry's arguments but for options and report, in their order, as addresses
- * and int64_t. The arguments of PK_REQUEST_LOOP are a pk_loop, an array of pk_operand and its length (at most
- * PK_MAX_LOOP_OPERANDS), of which the addresses are read, and the sizes, the strides and the data of the
- * loop. The call reports the exceptions of the calling thread, with underflow left out. Those of
- * PK_REQUEST_TAKE are an array of three pk_operands, of which the addresses are those of `in`, `indices` and
- * `out`, and `outer`, `count`, `width`, `index_count` and `flags`. */
+/* A call of an entry, as data: the entry's arguments but for options and report, in their order, as words:
+ * addresses, int64_t, and the bits of a double. The arguments of PK_REQUEST_LOOP are a pk_loop, an array of
+ * pk_operand and its length (at most PK_MAX_LOOP_OPERANDS), of which the addresses are read, and the sizes,
+ * the strides and the data of the loop. The call reports the exceptions of the calling thread, with underflow
+ * left out. */
 typedef struct pk_request {
     int64_t entry; /* PK_REQUEST_... */
     uint64_t arguments[PK_MAX_REQUEST_ARGUMENTS];
 } pk_request;
 
-/* An address in a request's tables that depends on a buffer of the caller. */
+/* An address in a request, or in its tables, that depends on a buffer of the caller. */
 typedef struct pk_binding {
-    uint64_t word;  /* the address of a uint64_t, the `address` of a pk_operand for example */
+    uint64_t word;  /* the address of a uint64_t: an argument, or the `address` of a pk_operand for example */
     int64_t buffer; /* an index of `buffers` */
     int64_t offset; /* bytes from the buffer's begin */
 } pk_binding;
@@ -660,11 +681,13 @@ typedef struct pk_stop {
  *
  * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
  * requests there without waiting in between, but for stops and in very long lists, and copies results back
- * at the end. So a buffer from which a request reads before one has written there must be PK_BUFFER_UPLOAD,
- * and one that the caller reads PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined
- * unless it is uploaded, too, and so are all bytes of other buffers. Buffers that are resident in a scope of
- * the caller's stay on the device. With several devices, without room on the device, and with a
- * PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in place.
+ * at the end. Tables of arguments, and single values that an entry sets, such as *unique_count, are memory of
+ * the host, and in no buffer. A buffer from which a request reads before one has written there must be
+ * PK_BUFFER_UPLOAD, and one that the caller reads PK_BUFFER_DOWNLOAD; bytes of the latter that no request
+ * writes are undefined unless it is uploaded, too, and so are all bytes of other buffers. Buffers that are
+ * resident in a scope of the caller's stay on the device. With several devices, without room on the device,
+ * and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in
+ * place.
  *
  * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or
  * until the list is the least recently used of too many. The next call with this key has the same requests,

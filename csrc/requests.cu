@@ -30,9 +30,10 @@ constexpr double SLICE_OPERATIONS = 8e9;
 // The most bytes of a buffer that is in pinned memory because a stop reads it; of others, values are copied.
 constexpr int64_t MAX_FOR_STOPS = 64 << 10;
 
-double operations_of(const pk_request &request) {
+// The operations of a request; of entries that do not say it, the bytes of all buffers.
+double operations_of(const pk_request &request, double bytes) {
     const RequestArguments arguments(request);
-    if (request.entry == PK_REQUEST_TAKE) return double(arguments.outer) * double(arguments.index_count);
+    if (arguments.dimensions == 0 && arguments.shape == nullptr) return bytes;
     double operations = double(std::max<int64_t>(arguments.instruction_count, 1));
     for (int64_t i = 0; i < arguments.dimensions; ++i) operations *= double(arguments.shape[i]);
     return operations;
@@ -131,7 +132,7 @@ class RequestBuffers::OnDevice {
 
     // Wait if much is enqueued.
     void after_call(const pk_request &request) {
-        operations_ += operations_of(request);
+        operations_ += operations_of(request, double(device_buffers_.bytes()));
         if (operations_ < SLICE_OPERATIONS) return;
         PK_CUDA(cudaStreamSynchronize(stream()));
         operations_ = 0;

@@ -2,7 +2,6 @@
 #include "common/requests.h"
 
 #include <algorithm>
-#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -19,54 +18,6 @@
 namespace pk {
 
 namespace {
-
-int32_t call_loop(const RequestArguments &arguments, pk_report *report) {
-    return guarded([&] {
-        const int64_t count = arguments.operand_count;
-        require(arguments.loop != nullptr && arguments.operands != nullptr,
-                "a loop, or its operands, is a null pointer");
-        require(count >= 1 && count <= PK_MAX_LOOP_OPERANDS, "a loop has too many operands, or none");
-        char *addresses[PK_MAX_LOOP_OPERANDS];
-        for (int64_t i = 0; i < count; ++i)
-            addresses[i] = reinterpret_cast<char *>(arguments.operands[i].address);
-        std::feclearexcept(FE_ALL_EXCEPT);
-        arguments.loop(addresses, arguments.sizes, arguments.strides, arguments.data);
-        report->exceptions = (std::fetestexcept(FE_DIVBYZERO) != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0) |
-                             (std::fetestexcept(FE_OVERFLOW) != 0 ? PK_FPE_OVERFLOW : 0) |
-                             (std::fetestexcept(FE_INVALID) != 0 ? PK_FPE_INVALID : 0);
-        std::feclearexcept(FE_ALL_EXCEPT);
-    });
-}
-
-int32_t call_take(const RequestArguments &arguments, const pk_options *options, pk_report *report) {
-    if (arguments.operands == nullptr)
-        return guarded([] { require(false, "the operands of pk_take are a null pointer"); });
-    const auto address = [&](int operand) { return arguments.operands[operand].address; };
-    return pk_take(reinterpret_cast<const uint8_t *>(address(0)), arguments.outer, arguments.count,
-                   arguments.width, reinterpret_cast<const int64_t *>(address(1)), arguments.index_count,
-                   arguments.flags, reinterpret_cast<uint8_t *>(address(2)), options, report);
-}
-
-int32_t call_entry(const pk_request &request, const pk_options *options, pk_report *report) {
-    const RequestArguments a(request);
-    switch (request.entry) {
-        case PK_REQUEST_EVALUATE:
-            return pk_evaluate(a.program, a.instruction_count, a.operands, a.operand_count, a.shape,
-                               a.dimensions, options, a.exceptions, report);
-        case PK_REQUEST_REDUCE:
-            return pk_reduce(a.reductions, a.program, a.instruction_count, a.operands, a.operand_count,
-                             a.shape, a.dimensions, a.exceptions, options, report);
-        case PK_REQUEST_SCAN:
-            return pk_scan(a.operation, a.flags, a.operands, a.shape, a.dimensions, a.outer, a.rows, options,
-                           report);
-        case PK_REQUEST_REDUCE_SEVERAL:
-            return pk_reduce_several(a.reductions, a.reduction_count, a.program, a.instruction_count,
-                                     a.operands, a.operand_count, a.shape, a.dimensions, a.exceptions,
-                                     options, report);
-        case PK_REQUEST_TAKE: return call_take(a, options, report);
-        default: return call_loop(a, report);
-    }
-}
 
 // A prepared request, if there is one, and the request that it was prepared from.
 struct Preparation {
@@ -225,7 +176,7 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
             "options.rest and options.spans are for single calls");
     for (int64_t i = 0; i < list.request_count; ++i) {
-        require(list.requests[i].entry >= PK_REQUEST_EVALUATE && list.requests[i].entry <= PK_REQUEST_TAKE,
+        require(list.requests[i].entry >= PK_REQUEST_EVALUATE && list.requests[i].entry < PK_REQUEST_COUNT,
                 "a request names no entry");
     }
     check_buffers(list);
@@ -271,8 +222,8 @@ RequestArguments::RequestArguments(const pk_request &request) {
             read_program();
             break;
         case PK_REQUEST_SCAN: read(operation, flags, operands, shape, dimensions, outer, rows); break;
-        case PK_REQUEST_TAKE: read(operands, outer, count, width, index_count, flags); break;
-        default: read(loop, operands, operand_count, sizes, strides, data);
+        case PK_REQUEST_LOOP: read(loop, operands, operand_count, sizes, strides, data); break;
+        default: break;
     }
 }
 

@@ -27,8 +27,8 @@ struct RequestList {
     const uint64_t *key;  // two words; null, or {0, 0}: the list is not cached
 };
 
-// The arguments of a request by name. Those that its entry does not take are null or 0, but for the
-// reduction_count of PK_REQUEST_REDUCE, which is 1.
+// The arguments of a request by name: of programs, reductions, scans and loops. Those that its entry does not
+// take are null or 0, but for the reduction_count of PK_REQUEST_REDUCE, which is 1.
 struct RequestArguments {
     explicit RequestArguments(const pk_request &request);
 
@@ -43,12 +43,14 @@ struct RequestArguments {
     uint8_t *exceptions = nullptr;
 
     int64_t operation = 0, flags = 0, outer = 0, rows = 0;  // of a scan
-    int64_t count = 0, width = 0, index_count = 0;          // of pk_take, with `outer` and `flags`
 
     pk_loop loop = nullptr;
     const intptr_t *sizes = nullptr, *strides = nullptr;
     void *data = nullptr;
 };
+
+// Calls the entry of a request; returns its status.
+int32_t call_entry(const pk_request &request, const pk_options *options, pk_report *report);
 
 // A request whose arguments are checked and whose program is compiled, to be called several times.
 class PreparedRequest {

@@ -160,8 +160,8 @@ def test_constants(header):
         ),
         "MAX_PARAMETERS",
         *("MAX_REDUCTIONS", "OPERAND_IN_SCRATCH"),
-        *("MAX_REQUEST_ARGUMENTS", "REQUEST_EVALUATE", "REQUEST_REDUCE", "REQUEST_REDUCE_SEVERAL"),
-        *("REQUEST_SCAN", "REQUEST_LOOP", "REQUEST_TAKE", "MAX_LOOP_OPERANDS"),
+        *("MAX_REQUEST_ARGUMENTS", "MAX_LOOP_OPERANDS"),
+        *(name for name in vars(abi) if name.startswith("REQUEST_")),
         *("STOP_IF_FALSE", "STOP_IF_TRUE", "STOP_IF_NOT_FINITE"),
         *(
             "STAGE_STAGE",

@@ -97,6 +97,22 @@ def test_exceptions_are_of_all_blocks(library):
     assert np.isfinite(np.delete(call.sums, 7)).all()
 
 
+def test_a_request_of_a_list(library):
+    call, request = Call(), np.zeros(1, abi.REQUEST)
+    request["entry"] = abi.REQUEST_RUN_BLOCKS
+    request["arguments"][0, :4] = call.passes_at, call.count, call.blocks, call.scratch
+    order, completed, report = np.zeros(1, np.int32), ctypes.c_int64(), np.zeros(1, abi.REPORT)
+    nothing = [None, ctypes.c_int64(0)]
+    status = library.pk_run_requests(
+        *(ctypes.c_void_p(request.ctypes.data), ctypes.c_int64(1), ctypes.c_void_p(order.ctypes.data)),
+        *(ctypes.c_int64(1), *nothing, *nothing, *nothing, None, ctypes.byref(completed), None),
+        ctypes.c_void_p(report.ctypes.data),
+    )
+    assert (status, completed.value) == (0, 1)
+    np.testing.assert_allclose(call.sums, (call.x**2).sum(axis=1), rtol=1e-15)
+    assert report["chunks"][0] == 4
+
+
 @pytest.mark.parametrize("nothing", ["blocks", "count"])
 def test_nothing_to_do(library, nothing):
     call = Call()

@@ -102,31 +102,13 @@ int32_t increment(const pk_operand *operands, int64_t size, const pk_options *op
 
 }  // namespace
 
-extern "C" {
-int32_t pk_evaluate(const pk_instruction *, int64_t, const pk_operand *operands, int64_t,
-                    const int64_t *shape, int64_t, const pk_options *options, uint8_t *, pk_report *report) {
-    return increment(operands, *shape, options, report);
-}
-// The same on the host.
-int32_t pk_scan(int64_t, int64_t, const pk_operand *operands, const int64_t *shape, int64_t, int64_t, int64_t,
-                const pk_options *options, pk_report *report) {
-    is_on_host = true;
-    const int32_t status = increment(operands, *shape, options, report);
+// PK_REQUEST_EVALUATE increments on the device, and PK_REQUEST_SCAN on the host.
+int32_t pk::call_entry(const pk_request &request, const pk_options *options, pk_report *report) {
+    const RequestArguments arguments(request);
+    is_on_host = request.entry == PK_REQUEST_SCAN;
+    const int32_t status = increment(arguments.operands, *arguments.shape, options, report);
     is_on_host = false;
     return status;
-}
-int32_t pk_take(const uint8_t *, int64_t, int64_t, int64_t, const int64_t *, int64_t, int64_t, uint8_t *,
-                const pk_options *, pk_report *) {
-    return PK_UNSUPPORTED;
-}
-int32_t pk_reduce(const pk_reduction *, const pk_instruction *, int64_t, const pk_operand *, int64_t,
-                  const int64_t *, int64_t, uint8_t *, const pk_options *, pk_report *) {
-    return PK_UNSUPPORTED;
-}
-int32_t pk_reduce_several(const pk_reduction *, int64_t, const pk_instruction *, int64_t, const pk_operand *,
-                          int64_t, const int64_t *, int64_t, uint8_t *, const pk_options *, pk_report *) {
-    return PK_UNSUPPORTED;
-}
 }
 
 namespace {

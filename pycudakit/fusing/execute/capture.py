@@ -64,6 +64,14 @@ def key_of_constant(value: Any) -> Any:
     return None
 
 
+# Entries that take the addresses of arrays, of which the last is the result; and those of each type.
+_OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted"})
+_OF_POINTERS = _OF_TYPES | {"pk_take"}
+_TYPE_CODES = {
+    suffix: CODES[np.dtype(np.float16 if suffix == "f16" else dtype)] for suffix, dtype in abi.SORTED.items()
+}
+
+
 class Scalar:
     """A number in the result of a captured call, in place of the scalar, which may be a singleton."""
 
@@ -390,7 +398,7 @@ class Capture:
             self.mark_not_replayable()
             self.is_late = self._may_be_late
             return
-        if entry.entry not in ENTRIES or self._request_count >= _MAX_REQUESTS:
+        if name_of_entry(entry.entry)[0] not in ENTRIES or self._request_count >= _MAX_REQUESTS:
             self.mark_not_replayable()
             return
         try:
@@ -400,8 +408,8 @@ class Capture:
 
     def _add_request(self, entry: Any, function: str) -> None:
         name, given = entry.describe_entry()
-        if name == "pk_take":
-            request, shapes = _request_to_take(given, function)
+        if name_of_entry(name)[0] in _OF_POINTERS:
+            request, shapes = _request_of_pointers(name, given, function)
             self._append(request, self._find_arrays(request, shapes))
             return
         arguments = tuple(
@@ -516,16 +524,25 @@ def _table_of(arrays: Sequence[Array]) -> Array:
     return table
 
 
-def _request_to_take(given: Sequence[Any], function: str) -> tuple[Request, list[tuple[int, ...]]]:
-    """Return the request for arguments of pk_take, and the shapes of its operands."""
-    elements, outer, count, width, indices, index_count, flags, out, *_ = given
-    arrays = elements, indices, out
-    table = _table_of(arrays)
-    arguments = (
-        table,
-        *[int(getattr(each, "value", each)) for each in (outer, count, width, index_count, flags)],
+@functools.cache
+def name_of_entry(name: str) -> tuple[str, int | None]:
+    """Return the name of an entry without the type of its elements, and that type."""
+    base, _, suffix = name.rpartition("_")
+    return (base, _TYPE_CODES[suffix]) if base in _OF_TYPES else (name, None)
+
+
+def _request_of_pointers(
+    name: str, given: Sequence[Any], function: str
+) -> tuple[Request, list[tuple[int, ...]]]:
+    """Return the request for an entry that takes addresses, and the shapes of the arrays there."""
+    base, type_code = name_of_entry(name)
+    arguments = [*given[:-2]] if type_code is None else [type_code, *given[:-2]]
+    pointers = tuple([i for i, each in enumerate(arguments) if type(each) is np.ndarray])
+    arrays = [arguments[i] for i in pointers]
+    words = [0 if i in pointers else int(getattr(each, "value", each)) for i, each in enumerate(arguments)]
+    request = Request(
+        base, tuple(words), _table_of(arrays), {}, function, arrays[-1].shape, {}, set(), pointers
     )
-    request = Request("pk_take", arguments, table, {}, function, (indices.size,), {}, set())
     return request, [array.shape for array in arrays]
 
 

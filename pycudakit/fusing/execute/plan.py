@@ -35,6 +35,9 @@ ENTRIES = {
     "pk_scan": abi.REQUEST_SCAN,
     LOOP: abi.REQUEST_LOOP,
     "pk_take": abi.REQUEST_TAKE,
+    "pk_sort": abi.REQUEST_SORT,
+    "pk_argsort": abi.REQUEST_ARGSORT,
+    "pk_searchsorted": abi.REQUEST_SEARCHSORTED,
 }
 
 
@@ -53,12 +56,13 @@ class Request(NamedTuple):
 
     entry: str
     arguments: tuple[Any, ...]  # arrays and integers
-    table: Array  # the argument that is the operand table
+    table: Array  # of the operands; it is an argument, or `pointers` are
     places: dict[int, Place]  # by the row of the table
     function: str
     shape: tuple[int, ...]  # of the elements
     arrays: dict[int, Place]  # by the row: the first byte of the array that the operand is in
     written: set[int]  # the rows of the results
+    pointers: tuple[int, ...] = ()  # the arguments that are addresses of operands, by the row
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that equal requests share."""
@@ -277,13 +281,18 @@ class PlanRun(NativeCall):
         row["arguments"][: len(arguments)] = [
             address_of(each) if type(each) is np.ndarray else each for each in arguments
         ]
-        (table,) = (each for each in arrays if each.dtype == abi.OPERAND)
+        if request.pointers:
+            words, indices = row["arguments"], request.pointers
+        else:
+            (table,) = (each for each in arrays if each.dtype == abi.OPERAND)
+            words, indices = table["address"], tuple(range(len(table)))
         bindings = []
         for operand, (buffer, offset) in request.places.items():
+            index = indices[operand]
             if buffer < 0:
-                table[operand]["address"] = address_of(self._own[buffer]) + offset
+                words[index] = address_of(self._own[buffer]) + offset
             else:
-                word = address_of(table) + operand * abi.OPERAND.itemsize
+                word = address_of(words[index:])
                 bindings.append((word, buffer, offset - self._begins[buffer]))
         return bindings
 

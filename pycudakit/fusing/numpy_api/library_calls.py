@@ -140,10 +140,10 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
             product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product
-        if name == "take" and trace.capture is not None:
-            taken = _captured_take(trace, function, arguments, keywords)
-            if taken is not None:
-                return taken
+        if name in _CAPTURED and trace.capture is not None:
+            captured = _CAPTURED[name](trace, function, arguments, keywords)
+            if captured is not None:
+                return captured
         if name in _OF_TWO and trace.buffers.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_on_device and _needs_no_conversion(name, arguments, keywords):
@@ -234,6 +234,36 @@ def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[s
     return _captured_call(trace, capture, function, [array, indices], axis, keywords)
 
 
+def _captured_sort(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Sort or argsort along the last axis in a call that is to be replayed; return None if it cannot be."""
+    capture, (first, *rest) = trace.capture, arguments
+    if capture is None or not _needs_no_conversion(function.__name__, arguments, keywords):
+        return None
+    if not set(keywords) <= {"axis", "kind", "stable"} or keywords.get("axis", 0) is None or len(rest) > 2:
+        return None
+    if (rest and rest[0] is None) or any(type(each) is Tracer for each in (*rest, *keywords.values())):
+        return None
+    array = trace.materialize(first)
+    return (
+        _captured_call(trace, capture, function, [array], rest, keywords)
+        if array.flags.c_contiguous
+        else None
+    )
+
+
+def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Search a sorted array in a call that is to be replayed; return None if it cannot be."""
+    capture, (pair, rest) = trace.capture, (_converted("searchsorted", arguments[:2]), arguments[2:])
+    if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
+        return None
+    if not _needs_no_conversion("searchsorted", (*pair, *rest), keywords):
+        return None
+    arrays = [trace.materialize(each) for each in pair]
+    if not all(array.flags.c_contiguous and array.dtype.isnative for array in arrays):
+        return None
+    return _captured_call(trace, capture, function, arrays, rest, keywords)
+
+
 def _captured_call(
     trace: Trace, capture: Capture, function: Any, arrays: list[Array], rest: Any, keywords: dict[str, Any]
 ) -> Tracer:
@@ -242,6 +272,15 @@ def _captured_call(
     with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
         result = function(*arrays, *rest, **keywords)
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+
+
+# Functions whose calls are requests of a plan.
+_CAPTURED: dict[str, Callable[..., Tracer | None]] = {
+    "take": _captured_take,
+    "sort": _captured_sort,
+    "argsort": _captured_sort,
+    "searchsorted": _captured_search,
+}
 
 
 def _sums_of_nothing(trace: Trace, shape: tuple[int, ...], dtype: DType) -> Tracer:

@@ -271,6 +271,21 @@ def test_variables(module, x):
     assert drv.from_device(other.get_global("offsets")[0], 4, np.float32).tolist() == [1, 2, 3, 4]
 
 
+def test_several_variables_of_a_declaration_after_a_namespace(engine):
+    source = """
+    namespace constants { enum { COUNT = 3 }; }
+    struct Pair { int a, b; };
+    __device__ int first[constants::COUNT] = {1, 2, 3}, second[] = {4, 5};
+    __device__ Pair pair;
+    __global__ void f() { second[0] += first[2]; pair.b = 9; }"""
+    module = SourceModule(source)
+    module.get_function("f")(block=(1, 1, 1))
+    found = {name: module.get_global(name) for name in ("first", "second", "pair")}
+    assert {name: size for name, (_, size) in found.items()} == {"first": 12, "second": 8, "pair": 8}
+    assert drv.from_device(found["second"][0], 2, np.int32).tolist() == [7, 5]
+    assert drv.from_device(found["pair"][0], 2, np.int32).tolist() == [0, 9]
+
+
 def test_printed_text(module, capsys):
     say = module.get_function("say")
     say(np.int32(7), **ONE)

@@ -384,6 +384,26 @@ def test_attributes(module, engine):
     assert module.get_function("scale") is scale
 
 
+def test_more_shared_memory_needs_an_attribute(engine):
+    source = """
+    __global__ void ends(int n, int *out) {
+        extern __shared__ int memory[];
+        memory[n - 1] = n;
+        *out = memory[n - 1];
+    }"""
+    ends, out, limit = SourceModule(source).get_function("ends"), drv.mem_alloc(4), 48 << 10
+    ends(limit // 4, out, shared=limit, **ONE)
+    assert drv.from_device(out, (), np.int32) == limit // 4
+    for size in (limit + 4, 96 << 10):
+        with pytest.raises(drv.LogicError, match=rf"ends: shared is {size}, .* {limit} bytes"):
+            ends(size // 4, out, shared=size, **ONE)
+    ends.set_attribute(drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, 64 << 10)
+    ends((64 << 10) // 4, out, shared=64 << 10, **ONE)
+    assert drv.from_device(out, (), np.int32) == (64 << 10) // 4
+    with pytest.raises(drv.LogicError, match=rf"{65 << 10}, .* {64 << 10} bytes"):
+        ends.prepared_call((1, 1), (1, 1, 1), 1, out, shared_size=65 << 10)
+
+
 # ---- Bad input --------------------------------------------------------------------------------------
 
 

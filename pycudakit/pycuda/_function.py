@@ -281,8 +281,8 @@ class Function:
             raise LogicError(f"{self.name}: shared is {size}; no device has that many bytes")
         if size > self._shared_limit:
             raise LogicError(
-                f"{self.name}: shared is {size}, and the kernel may have {self._shared_limit} bytes of dynamic "
-                "shared memory: set_attribute(MAX_DYNAMIC_SHARED_SIZE_BYTES, ...) allows more"
+                f"{self.name}: shared is {size}, and {self._shared_limit} bytes of dynamic shared memory are "
+                "possible: set_attribute(MAX_DYNAMIC_SHARED_SIZE_BYTES, ...) allows more"
             )
         watcher = _local.watcher
         callback = watcher.address if self._engine.is_cpu else 0

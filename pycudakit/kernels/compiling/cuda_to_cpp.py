@@ -70,7 +70,7 @@ def _open_braces(plain: str, end: int) -> list[str]:
     texts: list[str] = []
     for brace in re.finditer(r"[{}]", plain[:end]):
         if brace.group() == "{":
-            texts.append(plain[: brace.start()][-200:])
+            texts.append(plain[max(0, brace.start() - 200) : brace.start()])
         elif texts:
             texts.pop()
     return texts
@@ -281,6 +281,7 @@ def reaches_barrier(name: str, words: dict[str, set[str]]) -> bool:
 _VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
 _NAMED_SPACE = re.compile(r"\bnamespace\s+[\w:\s]+$")
 _TYPE_BODY = re.compile(r"[^={(]*\b(?:struct|class|union|enum)\b[^={(]*(?=\{)")
+_FUNCTION = re.compile(r"[^;{}=(\[]*\b(?!alignas\b|__\w+__\b)\w+\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -289,6 +290,8 @@ def variables(text: str) -> list[str]:
     plain = blanked(text)
     names: list[str] = []
     for match in _VARIABLE.finditer(plain):
+        if _FUNCTION.match(plain, match.end()):
+            continue
         before = plain[: match.start()]
         if depth(plain, match.start()) > 0 or "#" in before[before.rfind("\n") + 1 :]:
             continue

@@ -10,7 +10,7 @@ import numpy as np
 from pycudakit.pycuda import _copies, _engine
 from pycudakit.pycuda._array_layout import compact_strides, is_compact
 from pycudakit.pycuda._device import cached_per_device
-from pycudakit.pycuda._memory import HostBytes, allocate
+from pycudakit.pycuda._memory import DeviceAllocation, HostBytes, allocate
 from pycudakit.pycuda.compiler import SourceModule
 
 _MAX_AXES = 32
@@ -51,7 +51,10 @@ def host_view(array: Any) -> np.ndarray[Any, Any]:
     """
     if not array.size:
         return np.empty(array.shape, array.dtype)
-    offset = int(array.gpudata) - _FIRST
+    memory = array.gpudata
+    if isinstance(memory, DeviceAllocation):
+        memory.require_live()
+    offset = int(memory) - _FIRST
     view: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, _ADDRESSES, offset, array.strides)
     return view
 

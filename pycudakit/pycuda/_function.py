@@ -24,6 +24,7 @@ from pycudakit.pycuda._streams import Event, handle_of
 
 _LAUNCH = struct.Struct("=QQ3q3q2qQq")  # a pk_launch
 _MAX_HEADERS = 256
+_SHARED_BYTES = 48 << 10  # a block's, unless the program allows a kernel more
 _INTERRUPTED = next(status for status, kind in errors.BY_STATUS.items() if kind is errors.Interrupted)
 
 # The exceptions of an argument's conversion where `struct` does not take it as it is, and of a comparison.
@@ -83,6 +84,7 @@ class Function:
         self._engine = engine = _engine.current()
         self._launch = engine.entry("pk_module_launch")
         self._prints: bool = module.prints
+        self._shared_limit = _SHARED_BYTES - int(limits["static_shared"])
         self._limit = block_limit() if module.debug and engine.is_cpu else 0
         self._parameters = _parameters(name, limits, signature)
         codes = struct.Struct("=" + "".join(parameter.code for parameter in self._parameters))
@@ -277,6 +279,11 @@ class Function:
             raise TypeError(f"{self.name}: shared is {shared!r}; give a number of bytes") from None
         if not -(1 << 62) < size < 1 << 62:
             raise LogicError(f"{self.name}: shared is {size}; no device has that many bytes")
+        if size > self._shared_limit:
+            raise LogicError(
+                f"{self.name}: shared is {size}, and {self._shared_limit} bytes of dynamic shared memory are "
+                "possible: set_attribute(MAX_DYNAMIC_SHARED_SIZE_BYTES, ...) allows more"
+            )
         watcher = _local.watcher
         callback = watcher.address if self._engine.is_cpu else 0
         header = _LAUNCH.pack(
@@ -338,9 +345,11 @@ class Function:
 
     def set_attribute(self, attribute: int, value: int) -> None:
         """Set an attribute, a member of `function_attribute`."""
-        _engine.current().function_set_attribute(
-            self._handle, operator.index(attribute), operator.index(value)
-        )
+        number, count = operator.index(attribute), operator.index(value)
+        _engine.current().function_set_attribute(self._handle, number, count)
+        if number == function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES:
+            self._shared_limit = count
+            self.forget()
 
     def set_cache_config(self, fc: int) -> None:
         """Do nothing: how cache and shared memory share their space is the device's choice."""

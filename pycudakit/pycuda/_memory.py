@@ -37,11 +37,15 @@ class DeviceAllocation(int):
 
     def free(self) -> None:
         """Free the memory now."""
-        if not self._is_live:
-            raise LogicError(f"memory of {self.nbytes} bytes at {int(self):#x} was freed already")
+        self.require_live()
         _engine.current()  # or LogicError
         self._is_live = False
         self._owner.device_memory_free(int(self))
+
+    def require_live(self) -> None:
+        """Raise LogicError if the memory was freed."""
+        if not self._is_live:
+            raise LogicError(f"memory of {self.nbytes} bytes at {int(self):#x} was freed already")
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Return a buffer over the memory; on a GPU, the host can access it if it is managed memory."""

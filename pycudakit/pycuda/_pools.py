@@ -111,8 +111,7 @@ class PooledDeviceAllocation(DeviceAllocation):
 
     def free(self) -> None:
         """Give the memory back to the pool now."""
-        if not self._is_live:
-            raise LogicError(f"memory of {self.nbytes} bytes at {int(self):#x} was freed already")
+        self.require_live()
         self._is_live = False
         self._pool.take_back(self._block, self.nbytes)
 

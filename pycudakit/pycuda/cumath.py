@@ -31,6 +31,10 @@ def _function(name: str, numpy_name: str) -> Any:
             raise ValueError(
                 f"{name}: out is {out.shape} {out.dtype}; it must be {array.shape} {array.dtype}"
             )
+        if array.dtype.kind in "biu":  # C computes them as double
+            values = array.astype(np.float64, stream)
+            _array_math.compute(numpy_name, values, values, stream=stream)
+            return _array_math.convert(out, values, stream)
         return _array_math.compute(numpy_name, out, array, stream=stream)
 
     function.__name__ = function.__qualname__ = name

@@ -312,9 +312,15 @@ def test_names_of_device_variables():
     #endif
     __device__ unsigned long long d = 5;
     namespace n { __device__ int inside; }
-    __device__ int after_namespaces;
+    namespace { __device__ int unnamed; }
+    __device__ int list[] = {1, 2}, *e = list, grid[N * (M + 1)];
+    __device__ struct Pair { int x, y; } pair;
+    __device__ Pair make(int x, int y) { return {x, y}; }
+    __constant__ Box<int, 3> box;
+    template <class T> __device__ T templated;
     """
-    assert cuda_to_cpp.variables(text) == ["a", "b", "d"]
+    names = "a unused b d unnamed list e grid pair box"
+    assert cuda_to_cpp.variables(text) == names.split()
 
 
 def test_lines_stay():

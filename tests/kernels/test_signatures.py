@@ -275,7 +275,7 @@ __global__ void m(loop x) {}
 def test_variables():
     text = """
 __constant__ float coeffs[16] = {1, 2};
-static __device__ int counter, other = 3;
+static __device__ int counter, other = 3, list[] = {1, 2}, grid[2 * (3 + 1)], *last;
 __device__ __align__(16) double big;
 __constant__ Body bodies[3];
 __device__ float f(int a);
@@ -287,6 +287,9 @@ __global__ void k() { __shared__ float tile[3]; }
         "coeffs": "float",
         "counter": "int",
         "other": "int",
+        "list": "int",
+        "grid": "int",
+        "last": "int",
         "big": "double",
         "bodies": "Body",
     }

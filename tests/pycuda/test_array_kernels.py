@@ -216,6 +216,18 @@ def test_cumath_of_complex_numbers(engine, name):
     np.testing.assert_allclose(result.get(), getattr(np, name)(x), rtol=1e-4, strict=True)
 
 
+@pytest.mark.parametrize("name", ["sqrt", "exp", "floor", "fabs", "atan"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_cumath_of_integers_is_truncated(engine, name, dtype, size):
+    x = (np.arange(size) % 5 + 1).astype(dtype)
+    result = getattr(cumath, name)(gpuarray.to_gpu(x))
+    assert result.dtype == dtype
+    functions = {"atan": np.arctan, "fabs": np.abs}
+    expected = functions.get(name) or getattr(np, name)
+    np.testing.assert_array_equal(result.get(), expected(x.astype(np.float64)).astype(dtype))
+
+
 def test_cumath_arguments(engine):
     x = gpuarray.to_gpu(sample(100))
     out = gpuarray.empty_like(x)

@@ -513,6 +513,15 @@ def test_comparisons_of_complex_numbers(engine, dtypes):
         gpuarray.maximum(one, other)
 
 
+def test_copies_of_freed_memory(engine):
+    array = gpuarray.to_gpu(np.arange(4.0))
+    array.gpudata.free()
+    with pytest.raises(drv.LogicError, match="freed"):
+        array.get()
+    with pytest.raises(drv.LogicError, match="freed"):
+        array.set(np.zeros(4))
+
+
 def test_a_difference_below_complex64(engine):
     """A float64 and a complex64 are compared as complex128."""
     x = np.array([1 + 1e-12, 1.0])

@@ -271,6 +271,21 @@ def test_variables(module, x):
     assert drv.from_device(other.get_global("offsets")[0], 4, np.float32).tolist() == [1, 2, 3, 4]
 
 
+def test_several_variables_of_a_declaration_after_a_namespace(engine):
+    source = """
+    namespace constants { enum { COUNT = 3 }; }
+    struct Pair { int a, b; };
+    __device__ int first[constants::COUNT] = {1, 2, 3}, second[] = {4, 5};
+    __device__ Pair pair;
+    __global__ void f() { second[0] += first[2]; pair.b = 9; }"""
+    module = SourceModule(source)
+    module.get_function("f")(block=(1, 1, 1))
+    found = {name: module.get_global(name) for name in ("first", "second", "pair")}
+    assert {name: size for name, (_, size) in found.items()} == {"first": 12, "second": 8, "pair": 8}
+    assert drv.from_device(found["second"][0], 2, np.int32).tolist() == [7, 5]
+    assert drv.from_device(found["pair"][0], 2, np.int32).tolist() == [0, 9]
+
+
 def test_printed_text(module, capsys):
     say = module.get_function("say")
     say(np.int32(7), **ONE)
@@ -367,6 +382,26 @@ def test_attributes(module, engine):
         scale.no_such_thing  # noqa: B018
     assert repr(scale) == "<Function scale(float *x, const float *by, float factor, int n)>"
     assert module.get_function("scale") is scale
+
+
+def test_more_shared_memory_needs_an_attribute(engine):
+    source = """
+    __global__ void ends(int n, int *out) {
+        extern __shared__ int memory[];
+        memory[n - 1] = n;
+        *out = memory[n - 1];
+    }"""
+    ends, out, limit = SourceModule(source).get_function("ends"), drv.mem_alloc(4), 48 << 10
+    ends(limit // 4, out, shared=limit, **ONE)
+    assert drv.from_device(out, (), np.int32) == limit // 4
+    for size in (limit + 4, 96 << 10):
+        with pytest.raises(drv.LogicError, match=rf"ends: shared is {size}, .* {limit} bytes"):
+            ends(size // 4, out, shared=size, **ONE)
+    ends.set_attribute(drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, 64 << 10)
+    ends((64 << 10) // 4, out, shared=64 << 10, **ONE)
+    assert drv.from_device(out, (), np.int32) == (64 << 10) // 4
+    with pytest.raises(drv.LogicError, match=rf"{65 << 10}, .* {64 << 10} bytes"):
+        ends.prepared_call((1, 1), (1, 1, 1), 1, out, shared_size=65 << 10)
 
 
 # ---- Bad input --------------------------------------------------------------------------------------

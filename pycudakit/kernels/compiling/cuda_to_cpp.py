@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pycudakit.kernels.compiling import include_tracking
+from pycudakit.kernels.compiling import include_tracking, statements
 from pycudakit.kernels.compiling.compiler_process import HEADERS
 from pycudakit.kernels.compiling.extern_c import blanked
 from pycudakit.kernels.compiling.source import Source
@@ -62,13 +62,18 @@ def after_directive(plain: str, begin: int, end: int) -> int:
 
 def depth(plain: str, end: int) -> int:
     """Return the number of open braces, except those of namespaces."""
-    open_braces: list[bool] = []
+    return sum(_TRANSPARENT.search(before) is None for before in _open_braces(plain, end))
+
+
+def _open_braces(plain: str, end: int) -> list[str]:
+    """Return the text before each open brace."""
+    texts: list[str] = []
     for brace in re.finditer(r"[{}]", plain[:end]):
         if brace.group() == "{":
-            open_braces.append(_TRANSPARENT.search(plain[: brace.start()][-200:]) is None)
-        elif open_braces:
-            open_braces.pop()
-    return sum(open_braces)
+            texts.append(plain[max(0, brace.start() - 200) : brace.start()])
+        elif texts:
+            texts.pop()
+    return texts
 
 
 def _declaration(declared: str, *, is_local: bool, checked: bool) -> str | None:
@@ -274,7 +279,10 @@ def reaches_barrier(name: str, words: dict[str, set[str]]) -> bool:
 # ---- Variables ----
 
 _VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
-_DECLARED = re.compile(r"[^;{}()=]*?\b([A-Za-z_]\w*)\s*((?:\[[^\[\]]*\]\s*)*)\s*(?:;|=|\{|,)", re.DOTALL)
+_NAMED_SPACE = re.compile(r"\bnamespace\s+[\w:\s]+$")
+_TYPE_BODY = re.compile(r"[^={(]*\b(?:struct|class|union|enum)\b[^={(]*(?=\{)")
+_FUNCTION = re.compile(r"[^;{}=(\[]*\b(?!alignas\b|__\w+__\b)\w+\s*\(")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def variables(text: str) -> list[str]:
@@ -282,18 +290,37 @@ def variables(text: str) -> list[str]:
     plain = blanked(text)
     names: list[str] = []
     for match in _VARIABLE.finditer(plain):
+        if _FUNCTION.match(plain, match.end()):
+            continue
         before = plain[: match.start()]
         if depth(plain, match.start()) > 0 or "#" in before[before.rfind("\n") + 1 :]:
             continue
         opened = len(re.findall(r"^[ \t]*#[ \t]*if", before, re.MULTILINE))
         if opened > len(re.findall(r"^[ \t]*#[ \t]*endif", before, re.MULTILINE)):
             continue
-        if re.search(r"\bnamespace\b[^;{}=]*\{", before):  # the names are qualified
+        if any(map(_NAMED_SPACE.search, _open_braces(plain, match.start()))):  # the names are qualified
             continue
-        declared = _DECLARED.match(plain, match.end())
-        if declared is not None and "template" not in declared.group() and "extern" not in _line(before):
-            names.append(declared[1])
+        if not re.search(r"\b(?:extern|template)\b", _line(before)):
+            names += _declared(plain, match.end())
     return list(dict.fromkeys(names))
+
+
+def _declared(plain: str, begin: int) -> list[str]:
+    """Return the names in a declaration, ``float a[3] = {1}, *b;``, or none if it is a function's."""
+    try:
+        body = _TYPE_BODY.match(plain, begin)
+        if body is not None:  # of a struct that the declaration defines, too
+            begin = statements.closing(plain, body.end()) + 1
+        begin, end = next(statements.split_at(plain, begin, len(plain), ";"))
+        declaration = _DROPPED.sub(" ", plain[begin:end])
+        head = re.split("[={]", declaration, maxsplit=1)[0]
+        declaration = re.sub(r"<[^<>]*>", " ", head) + declaration[len(head) :]
+        parts = [declaration[a:b] for a, b in statements.split_at(declaration, 0, len(declaration), ",")]
+    except statements.UnreadableError:
+        return []
+    heads = [re.split(r"[={\[]", part, maxsplit=1)[0] for part in parts]
+    words = [_WORD.findall(part) for part in heads]
+    return [] if "(" in heads[0] or "template" in words[0] else [some[-1] for some in words if some]
 
 
 def _line(before: str) -> str:

@@ -329,8 +329,8 @@ class _Reader:
 
     def _variables(self, tokens: Sequence[Token]) -> None:
         """Parse ``__constant__ float a[3] = {...}, b;``."""
-        tokens = without_attributes(tokens[: first(tokens, "=")])
-        if any(token.text == "(" for token in tokens):
+        tokens = without_attributes(tokens)
+        if "(" in [token.text for token in tokens[: min(first(tokens, "="), first(tokens, "["))]]:
             return  # a function's declaration
         parts = preprocessor.split(tokens) or [[]]
         base, _, _ = base_of(parts[0])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit._runtime import autotuner as tuning
 from pycudakit.fusing import autotuning
-from pycudakit.fusing.schedule import cost
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 
@@ -324,7 +324,7 @@ def test_numpy_runs_the_rest_of_a_late_capture(monkeypatch):
 
     fused = pk.fuse(body)
     monkeypatch.setattr(autotuning, "MAX_PATIENCE", 0.0)
-    monkeypatch.setattr(cost, "_MIN_PATIENCE", 0.0)
+    monkeypatch.setattr(tuning, "_MIN_PATIENCE", 0.0)
     with pk.engine("auto"):
         for t in (0.5, 0.75, 0.25, 0.5, 1.5):
             got, want = fused(x, t), body(x, t)

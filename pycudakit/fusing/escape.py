@@ -27,6 +27,7 @@ from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.memory.pytree import MAX_ITEMS, map_tuples
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.other_packages import is_own
 
 _MAX_VISITED = 10_000  # objects
 _MAX_VISITED_FOR_ALIASES = 1000  # objects; this search comes before each call that is traced
@@ -35,6 +36,7 @@ _SKIPPED_PACKAGES = (
     __name__.partition(".")[0],
 )  # packages whose functions hold no objects of a caller
 _SEALED = frozenset((*_SKIPPED_PACKAGES, *sys.stdlib_module_names))  # whose classes and modules hold none
+_FUNCTIONS = FunctionType, staticmethod, classmethod
 _NUMBERS = (bool, int, float, complex, np.generic)
 _Part: TypeAlias = tuple[Any, Callable[[Any], object] | None]  # an object, and a function that replaces it
 _TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, LazyPandas, np.ndarray, str, bytes, type(None))
@@ -91,10 +93,11 @@ def _replace_parts(parts: Iterable[_Part], to_caller: Callable[[Any], Any]) -> l
 def _shared_parts(holders: list[Any]) -> Iterator[_Part]:
     """Yield the attributes of functions, and those of classes and modules that the functions name.
 
-    Functions of other packages than the first one's are skipped, since they get arrays in place of tracers.
+    Functions of packages that are installed are skipped, since they get arrays in place of tracers.
     """
     functions = [each for each in holders if isinstance(each, FunctionType)]
-    functions = [each for each in functions if _package_of(each) == _package_of(functions[0])]
+    package = _package_of(functions[0]) if functions else ""
+    functions = [each for each in functions if is_own(each, package)]
     yield from ((each.__dict__, None) for each in functions)
     uses = [code_uses(each.__code__) for each in functions]
     names = set[str]().union(*(each.attributes | each.assigned_attributes for each in uses))
@@ -108,17 +111,20 @@ def _shared_parts(holders: list[Any]) -> Iterator[_Part]:
         if id(owner) in seen or not isinstance(owner, (type, ModuleType)) or _package_of(owner) in _SEALED:
             continue
         seen.add(id(owner))
+        kind = type if isinstance(owner, type) else ModuleType
         if isinstance(owner, type):
             owners.extend(owner.__bases__)
-        attributes, kind = vars(owner), type if isinstance(owner, type) else ModuleType
-        for name in names.intersection(attributes):
-            yield attributes[name], partial(kind.__setattr__, owner, name)
-            owners.append(attributes[name])
+        has_own_methods = isinstance(owner, type) and is_own(owner, package)
+        for name, value in list(vars(owner).items()):
+            is_special = has_own_methods and name.startswith("__") and isinstance(value, _FUNCTIONS)
+            if is_special or name in names:
+                yield value, partial(kind.__setattr__, owner, name)
+                owners.append(value)
 
 
 def _package_of(value: Any) -> str:
     """Return the package of a function, a class or a module."""
-    name = value.__name__ if isinstance(value, ModuleType) else value.__module__
+    name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
     return str(name).partition(".")[0]
 
 
@@ -195,7 +201,7 @@ def _has_no_parts(value: Any) -> bool:
     """Return True if a value refers to no other objects that are searched."""
     kind = type(value)
     return issubclass(kind, _TYPES_WITHOUT_PARTS) and not (
-        issubclass(kind, np.ndarray) and value.dtype.hasobject
+        issubclass(kind, np.ndarray) and (kind is not np.ndarray or value.dtype.hasobject)
     )
 
 
@@ -249,6 +255,8 @@ def _parts(holder: Any) -> Iterator[_Part]:
     elif isinstance(holder, np.ndarray):
         for place, value in enumerate(holder.flat) if holder.dtype == object else ():
             yield value, partial(holder.flat.__setitem__, place)
+        if type(holder) is not np.ndarray:
+            yield getattr(holder, "__dict__", None), None
     elif isinstance(holder, (list, deque)):
         base: Any = list if isinstance(holder, list) else deque
         for place, value in enumerate(list(base.__iter__(holder))):

@@ -511,6 +511,22 @@ STATE.of_threads = threading.local()
 LATEST = contextvars.ContextVar("latest")
 
 
+class Single:
+    one = None
+
+    def __new__(cls):
+        if cls.one is None:
+            cls.one = object.__new__(cls)
+        return cls.one
+
+
+class Named(np.ndarray):
+    pass
+
+
+NAMED = np.zeros(3).view(Named)
+
+
 class Counter:
     latest = None
     all_sums: ClassVar[list] = []
@@ -539,6 +555,8 @@ def keep_in_classes(counter, x):
     Counter.latest = x
     Counter.remember(x)
     counter.keep(x)
+    Single().latest = x * 3
+    NAMED.latest = x * 10
 
 
 def keep_in_modules(counter, x):
@@ -557,9 +575,9 @@ def keep_by_globals(counter, x):
 def test_no_tracer_stays_in_classes_modules_and_functions(engine, x, body):
     def run(function):
         KEPT.clear()
-        Counter.latest, Counter.all_sums = None, []
+        Counter.latest, Counter.all_sums, Single.one, NAMED.latest = None, [], None, None
         function(Counter(), x)
-        kept = [*KEPT, Counter.latest, *Counter.all_sums]
+        kept = [*KEPT, Counter.latest, *Counter.all_sums, NAMED.latest, getattr(Single.one, "latest", None)]
         if body is keep_in_modules:
             parts = STATE.parts[0], STATE.parts[1]["x"]
             kept += [STATE.given, STATE.total, *parts, body.latest, STATE.of_threads.latest, LATEST.get()]

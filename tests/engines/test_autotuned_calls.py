@@ -7,7 +7,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit._native import engine_status
-from pycudakit._runtime import autotuner, dispatch_cache, native_call
+from pycudakit._runtime import autotuner, context, dispatch_cache, native_call
 from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.engine_choice import Cost, choose_engine
 
@@ -104,6 +104,23 @@ def test_an_exception_ends_neither_the_measurement_nor_the_calls():
     with pk.engine("cpu"):
         choose_engine("sort", [], Cost(1.0, 2.0, 0, 0))
         assert choose_engine("sort", [], Cost(1.0, 2.0, 0, 0)).reason == "the requested engine"
+
+
+def test_values_decide_whether_numpy_is_fastest():
+    """`unique` of few values is NumPy's, even if the engines were measured on others."""
+    estimates = Estimates("cpu", 9e-3, 1e-3, 2e-3, NO_GPU)
+    measuring = autotuner.autotuner_of("unique", estimates, may_be_numpy=False)
+    preference = dispatch_cache.preference_of(measuring, "cuda", "measured")
+    current = native_call._current_context
+    token = current.set(context.preferring(current.get(), preference))
+    try:
+        few, many = Cost(1e-4, 1e-3, 0, 0), Cost(9e-3, 1e-3, 0, 0)
+        assert choose_engine("unique", [], few).engine == "numpy"
+        chosen = choose_engine("unique", [], many)
+        assert (chosen.engine, chosen.reason, chosen.automatic) == ("cuda", "measured", True)
+    finally:
+        current.reset(token)
+    assert autotuner.autotuner_of("unique", estimates._replace(engine="numpy"), may_be_numpy=False) is None
 
 
 def test_draws_are_the_same_while_they_are_measured(monkeypatch):

@@ -39,8 +39,8 @@
  * - can be captured in a CUDA graph, if it neither waits nor takes such storage; else it fails with
  *   PK_UNSUPPORTED while its stream is being captured.
  *
- * In a residency scope (see pk_run_in_residency_scope, which is going) arguments are host addresses, and the library uses
- * the device copy of the range that they lie in. There the stream is that of pk_residency_set_stream, and a call
+ * In a residency scope (see pk_run_in_residency_scope) arguments are host addresses, and the library uses the
+ * device copy of the range that they lie in. There the stream is that of pk_residency_set_stream, and a call
  * whose arrays are all resident is asynchronous after that. Entries for memory, streams, events and modules
  * that outlive a call have rules of their own (see there).
  *
@@ -342,17 +342,17 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
 
 /* ---- Residency scopes ----------------------------------------------------------------------------- */
 
-/* These functions are going, since operands can be PK_ON_DEVICE.
+/* These functions serve entries that take addresses instead of operands, which can be PK_ON_DEVICE.
  *
  * While the body of a residency scope runs, calls on ordinary host addresses leave data on the device. A call
  * whose operand lies in a resident range reads and writes the device copy, and nothing is transferred.
  * Results have the same bits as without a scope.
  *
- * All entries that compute use resident ranges by themselves, but for pk_unique_*, which reads and writes
- * host memory. pk_extent, and the host's part of other calls, download the ranges that they read. Parameters
- * are not looked up: before a call reads a range as weights of a filter, ranks, a lookup table or index
- * pairs, and before the caller reads it, pk_residency_download copies it to the host. After other code has written
- * to the host memory, the caller calls pk_residency_invalidate.
+ * All entries that compute use resident ranges by themselves. pk_unique_*, pk_extent, and the host's part of
+ * other calls, download the ranges that they read. Parameters are not looked up: before a call reads a range
+ * as weights of a filter, ranks, a lookup table or index pairs, and before the caller reads it,
+ * pk_residency_download copies it to the host. After other code has written to the host memory, the caller
+ * calls pk_residency_invalidate.
  *
  * An operand uses the device copy if it is aligned and in native byte order, and the call runs on the scope's
  * device alone; most entries need a dense one, too. Otherwise the call goes through host memory, and the
@@ -399,12 +399,12 @@ enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
 /* Makes a range of host memory resident, with device memory of the caller as its copy: `bytes` bytes at
  * `device_address`, on any device, which calls on that device read and write in place, and which is never
  * freed. Waits for the work in `stream`, a cudaStream_t, unless that is 0. Sets *device to the index of that
- * device. The host memory is touched by pk_residency_download, and by calls that cannot use the device copy; else
- * it may be untouched pages, whose address is a name for the device memory. Fails with PK_INVALID_ARGUMENT
- * outside of a scope, if the range overlaps a resident one, or if `device_address` is not device memory; with
- * PK_UNSUPPORTED in the CPU library. */
+ * device. The host memory is touched by pk_residency_download, and by calls that cannot use the device copy;
+ * else it may be untouched pages, whose address is a name for the device memory. Fails with
+ * PK_INVALID_ARGUMENT outside of a scope, if the range overlaps a resident one, or if `device_address` is not
+ * device memory; with PK_UNSUPPORTED in the CPU library. */
 PK_API int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
-                              int32_t valid, int32_t *device);
+                                   int32_t valid, int32_t *device);
 
 /* The next four functions act on the resident range that contains `address`. Without one, they do nothing. */
 
@@ -686,13 +686,14 @@ typedef struct pk_stop {
  * PK_BUFFER_UPLOAD, and one that the caller reads PK_BUFFER_DOWNLOAD; bytes of the latter that no request
  * writes are undefined unless it is uploaded, too, and so are all bytes of other buffers. Buffers that are
  * resident in a scope of the caller's stay on the device. With several devices, without room on the device,
- * and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in
- * place.
+ * and with a PK_REQUEST_LOOP or PK_REQUEST_RUN_KERNELS, each request runs as a call of its own. The CPU
+ * library uses the buffers in place.
  *
- * With a key, of two words, the CPU library keeps the checked and compiled requests until pk_release, or
- * until the list is the least recently used of too many. The next call with this key has the same requests,
- * order and bindings, and the same tables at the same addresses, apart from the words that are bound and the
- * contents of buffers. Without one, `key` is null, or both words are 0.
+ * With a key, the CPU library keeps the checked and compiled requests until pk_release, or until the list is
+ * the least recently used of too many. The next call with this key has the same requests, order and bindings,
+ * and the same tables at the same addresses, apart from the words that are bound and the contents of buffers.
+ * A key is two words, which no other list in the process has: a number, and an address of the caller's, for
+ * example. Without a key, `key` is null, or both words are 0.
  *
  * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as
  * they are.

@@ -39,7 +39,10 @@ double operations_of(const pk_request &request, double bytes) {
     return operations;
 }
 
-bool is_loop(const pk_request &request) { return request.entry == PK_REQUEST_LOOP; }
+// Return true for entries that read addresses in memory of their own, and not from operands.
+bool uses_host_memory(const pk_request &request) {
+    return request.entry == PK_REQUEST_LOOP || request.entry == PK_REQUEST_RUN_KERNELS;
+}
 
 bool has_stop(const RequestList &list, int64_t buffer) {
     return std::any_of(list.stops, list.stops + list.stop_count,
@@ -84,7 +87,8 @@ class RequestBuffers::OnDevice {
             return;
         }
         const StreamOrder order = is_small ? StreamOrder(stream()) : std::nullopt;
-        memory_ = DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::resident);
+        memory_ =
+            DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::resident);
         has_memory_ = memory_.d_memory() != nullptr;
         device_buffers_.set_memory(memory_.d_memory(), is_small ? run_stream_->pinned() : nullptr);
     }
@@ -221,7 +225,7 @@ class RequestBuffers::OnDevice {
 RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list), call_(call) {
     const bool is_enqueued = StreamScope::current() != nullptr;  // in a stream of the caller's
     if (call.options().device_count > 1 || list.buffer_count == 0 || is_enqueued ||
-        std::any_of(list.requests, list.requests + list.request_count, is_loop))
+        std::any_of(list.requests, list.requests + list.request_count, uses_host_memory))
         return;
     const int device = devices_of(call).front();
     const auto is_usable = [&](const pk_buffer &each) { return can_be_used_on(device, each); };

@@ -90,6 +90,23 @@ void run(const Request &request, int device, Call &call) {
     operands.commit();
 }
 
+// Find the distinct values of an array, which streams values in host memory through the GPU.
+void unique(const UniqueRequest &request, Call &call) {
+    if (request.columns == 0 || ResidencyScope::current() == nullptr) return find_unique(request, call);
+    const int64_t item = request.type.bytes, bytes = request.columns * item;
+    std::vector<MemoryRange> ranges{{request.in, bytes, item, false}, {request.values, bytes, item, true}};
+    const auto add = [&](int64_t flag, int64_t *indices) {
+        if (request.wants(flag)) ranges.emplace_back(indices, request.columns * 8, 8, true);
+    };
+    add(PK_UNIQUE_INDEX, request.index);
+    add(PK_UNIQUE_INVERSE, request.inverse);
+    add(PK_UNIQUE_COUNTS, request.counts);
+    const ExecutionContext context(call);
+    Operands operands(on_host(std::move(ranges)), call, context);
+    find_unique(request, call);
+    operands.commit();
+}
+
 // Launch the entries of a dtype, whose arrays are in host memory, and those that take operands.
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Request &request, Call &call) {
@@ -138,7 +155,7 @@ void launch_located(const Located<Request> &request, Call &call) {
             return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,     \
                                      index, inverse, counts, found);                                         \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::find_unique);                                       \
+        return pk::run_entry(options, report, check, pk::unique);                                            \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -21,12 +21,13 @@ int32_t call_loop(const RequestArguments &arguments, pk_report *report) {
         char *addresses[PK_MAX_LOOP_OPERANDS];
         for (int64_t i = 0; i < count; ++i)
             addresses[i] = reinterpret_cast<char *>(arguments.operands[i].address);
-        std::feclearexcept(FE_ALL_EXCEPT);
+        std::fenv_t environment;
+        std::feholdexcept(&environment);
         arguments.loop(addresses, arguments.sizes, arguments.strides, arguments.data);
         report->exceptions = (std::fetestexcept(FE_DIVBYZERO) != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0) |
                              (std::fetestexcept(FE_OVERFLOW) != 0 ? PK_FPE_OVERFLOW : 0) |
                              (std::fetestexcept(FE_INVALID) != 0 ? PK_FPE_INVALID : 0);
-        std::feclearexcept(FE_ALL_EXCEPT);
+        std::fesetenv(&environment);
     });
 }
 
@@ -59,7 +60,11 @@ int32_t call_with_words(int32_t (*entry)(Arguments...), const uint64_t *words, c
     return call_with_words(entry, words, options, report, std::make_index_sequence<COUNT>());
 }
 
-// Calls one of the entries pk_name_t, that of the pk_type in the first word; a bool is called as u8.
+int32_t unknown_type() {
+    return guarded([] { require(false, "the type of a request is unknown"); });
+}
+
+// Returns the status of one of the entries pk_name_t, that of the pk_type in the first word; a bool is u8.
 #define PK_CALL_OF_TYPE(name)                                                                 \
     switch (words[0]) {                                                                       \
         case PK_INT8: return call_with_words(pk_##name##_i8, words + 1, options, report);     \
@@ -76,10 +81,6 @@ int32_t call_with_words(int32_t (*entry)(Arguments...), const uint64_t *words, c
         case PK_FLOAT64: return call_with_words(pk_##name##_f64, words + 1, options, report); \
         default: return unknown_type();                                                       \
     }
-
-int32_t unknown_type() {
-    return guarded([] { require(false, "the type of a request is unknown"); });
-}
 
 }  // namespace
 

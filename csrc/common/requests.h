@@ -59,7 +59,7 @@ class PreparedRequest {
     virtual int64_t elements() const = 0;
     virtual void run(Call &call) = 0;
     // Adopts the present addresses of the operands. Returns false if the request must be prepared again: this
-    // one is then of no use.
+    // one, which may have adopted some of them, is then of no use.
     virtual bool rebind() = 0;
 };
 

@@ -10,7 +10,8 @@ namespace pk::residency {
 
 inline void run(pk_residency_body body, void *context) {
     const int32_t answer = called_back([&] { return body(context); });
-    if (answer != 0) fail(PK_INTERRUPTED, "the body of the residency scope returned " + std::to_string(answer));
+    if (answer != 0)
+        fail(PK_INTERRUPTED, "the body of the residency scope returned " + std::to_string(answer));
 }
 
 inline void require_body(pk_residency_body body) { require(body != nullptr, "body is a null pointer"); }

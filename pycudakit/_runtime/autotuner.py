@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from pycudakit._native import engine_status, hardware
+from pycudakit._native import engine_status
+from pycudakit._runtime import native_call
 from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.cost_model import CUDA_CALL
 from pycudakit._runtime.engine_choice import choice_is_final
@@ -16,15 +17,16 @@ T = TypeVar("T")
 
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
-_MEASURED_CALLS, _SHORT_CALLS = 2, 5  # measured calls of each engine, of any length and of short ones
-# The first calls of an engine, which find cold caches and compile, and which are not timed if they are short.
-_WARM_UPS, _SHORT_SECONDS = {"cpu": 8, "cuda": 8, "numpy": 1}, 1e-3
+_SHORT_SECONDS = 1e-3  # of a short call
+_MEASURED_CALLS, _SHORT_CALLS = 2, 5  # measured calls of each engine, and short ones
+# The first short calls on an engine, which find cold caches and compile, and which are not timed.
+_WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
-# An engine is measured only if its estimate is below so many times the smallest one.
-_CONCLUSIVE_RATIO = 3
+# An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
+# or both are of the CPU engine and of CUDA, whose threads and transfers are estimated less well.
+_CONCLUSIVE_RATIO, _CONCLUSIVE_RATIO_OF_ENGINES = 3, 8
 _WORTH_MEASURING = 20e-6  # seconds: shorter calls are not measured
-_CONCLUSIVE_RATIO_OF_ENGINES = 8  # of the two engines: threads and transfers are estimated less well
 
 
 def candidates(estimates: Mapping[str, float]) -> list[str]:
@@ -48,14 +50,15 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
     if estimates is None or estimates.measured or not choice_is_final():
         return None
     seconds = estimates.seconds()
-    if hardware.link_is_known():
-        seconds.setdefault("cuda", CUDA_CALL)
     if not may_be_numpy:
         if estimates.engine == "numpy":
             return None
         seconds.pop("numpy", None)
-    engines = candidates(seconds) if len(seconds) > 1 else []
-    if not engines or min(seconds.values()) < _WORTH_MEASURING:
+    bounds = dict(seconds)
+    if engine_status.status("cuda").available:
+        bounds.setdefault("cuda", CUDA_CALL)
+    engines = candidates(bounds) if len(bounds) > 1 else []
+    if not engines or min(bounds.values()) < _WORTH_MEASURING:
         return None
     return Autotuner({}, engines, estimates=seconds, name=name, may_be_numpy=may_be_numpy)
 
@@ -63,15 +66,15 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    The calls run on each engine in turn, so that all find warm memory in the end. Of short calls, the first
-    ones are not timed. Only calls with the scalar arguments of the first one are timed, because a scalar may
-    be a number of steps. If all of these engines take longer than another one's estimate, that one is
-    measured, too.
+    Long calls run on each engine in turn, so that all find warm memory in the end. Short ones of an engine
+    run one after the other, or its threads would fall asleep; the first of them are not timed. If all of
+    these engines take longer than another one's estimate, that one is measured, too.
 
     Parameters
     ----------
     numbers
-        The scalar arguments of the first call, by their index or name.
+        The scalar arguments of the first call, by their index or name. Calls with others are not timed, since
+        a scalar may be a number of steps.
     engines
         The engines, of "cpu", "cuda" and "numpy".
     numpy_seconds
@@ -105,29 +108,35 @@ class Autotuner:
     def measure(self, run: Callable[[str | None], T]) -> tuple[T, Estimates | None]:
         """Run and time a call; return its result, and that of `record_time`.
 
-        `run` takes the engine, or None for any.
+        `run` takes the engine, or None for any. An engine that does not run the call, as it lacks that or has
+        failed, has an infinite time.
         """
         engine = self.next_engine({})
         began = time.perf_counter()
         result = run(engine)
-        return result, None if engine is None else self.record_time(engine, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        if engine is None:
+            return result, None
+        record = native_call.last_record()
+        has_run = record is not None and native_call.as_call(record).engine == engine
+        return result, self.record_time(engine, seconds if has_run else math.inf)
 
     def next_engine(self, numbers: Mapping[int | str, Any]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
-        is_other = any(self._numbers.get(key, number) != number for key, number in numbers.items())
-        return None if is_other else self._next()
+        are_same = all(_are_same(self._numbers.get(key, number), number) for key, number in numbers.items())
+        return self._next() if are_same else None
 
     def record_time(self, engine: str, seconds: float) -> Estimates | None:
         """Record a call's time; return the fastest engine, with the times, once all are measured."""
-        if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
+        if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= 1
             return None
         self._seconds[engine].append(seconds)
         if self._next() is not None:
             return None
-        best = min(self._seconds, key=self._least)
+        best = min(self._seconds, key=self._least_seconds)
         others: dict[str, list[float]] = {
-            name: [] for name, estimate in self._estimates.items() if estimate < self._least(best)
+            name: [] for name, estimate in self._estimates.items() if estimate < self._least_seconds(best)
         }
         if others.keys() <= self._seconds.keys():
             return self._times_of_all(best)
@@ -135,18 +144,19 @@ class Autotuner:
         return None
 
     def _next(self) -> str | None:
-        """Return the engine that has been measured least; None if all have been measured enough."""
-        most = _HOPELESS_RATIO * min(map(self._least, self._seconds))
+        """Return the engine to measure next; None if all have been measured enough."""
+        most = _HOPELESS_RATIO * min(map(self._least_seconds, self._seconds))
         left = [
             engine
             for engine, each in self._seconds.items()
-            if len(each) < (_MEASURED_CALLS if self._least(engine) > _SHORT_SECONDS else _SHORT_CALLS)
+            if len(each) < (_SHORT_CALLS if self._is_short(engine) else _MEASURED_CALLS)
             and not (engine == "numpy" and each and min(each) > max(most, _LONG_SECONDS))
         ]
-        return min(left, key=lambda engine: len(self._seconds[engine]), default=None)
+        begun = list(filter(self._is_short, left))
+        return begun[0] if begun else min(left, key=lambda engine: len(self._seconds[engine]), default=None)
 
     def _times_of_all(self, best: str) -> Estimates:
-        times = {**self._estimates, **{engine: self._least(engine) for engine in self._seconds}}
+        times = {**self._estimates, **{engine: self._least_seconds(engine) for engine in self._seconds}}
         return Estimates(
             best,
             times.get("numpy"),
@@ -157,5 +167,12 @@ class Autotuner:
             measured=frozenset(self._seconds),
         )
 
-    def _least(self, engine: str) -> float:
+    def _least_seconds(self, engine: str) -> float:
         return min(self._seconds[engine], default=math.inf)
+
+    def _is_short(self, engine: str) -> bool:
+        return self._least_seconds(engine) <= _SHORT_SECONDS
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or repr(one) == repr(other)  # NaN

@@ -177,7 +177,8 @@ class Executable(NamedTuple):
 
     With `log`, NumPy's function computes them, and `log` logs them. With `compute`, that prepared call does.
     With `by_shape`, the exact key of the arguments selects another one. With `autotuner`, they are measured.
-    With none of these, the general path computes them, on the engine of `preference` if there is one.
+    With none of these, the general path computes them, on the engine of `preference` if there is one; with
+    `is_general`, it leaves nothing to cache.
     """
 
     log: Callable[[], object] | None = None
@@ -185,9 +186,7 @@ class Executable(NamedTuple):
     by_shape: bool = False
     preference: Preference | None = None
     autotuner: Autotuner | None = None
-
-
-_GENERAL_PATH = Executable()
+    is_general: bool = False
 
 
 class DispatchCache:
@@ -206,8 +205,8 @@ class DispatchCache:
         kwargs: dict[str, Any],
     ) -> Any:
         """Compute a call whose signature selects no executable: by its exact key, or on the general path."""
-        if executable is _GENERAL_PATH:
-            return self._function(*args, **kwargs)
+        if executable is not None and executable.is_general:
+            return run_preferring(executable.preference, self._function, *args, **kwargs)[0]
         arguments = (*args, *kwargs.values()) if kwargs else args
         if executable is not None and executable.by_shape:
             exact = self.executables[signature, _exact_key(arguments)]
@@ -222,12 +221,17 @@ class DispatchCache:
         if executable is not None and executable.autotuner is not None:
             return self._measure(signature, executable.autotuner, args, kwargs)
         preference = None if executable is None else executable.preference
+        is_nested = thread_log.is_filling_cache  # the call around this one is measured
         previous = native_call.last_record()
         result, offered = run_preferring(preference, self._function, *args, **kwargs)
         logged = native_call.last_record()
         if logged is None or logged is previous:
             self._count_try(signature, executable)
-        elif executable is None and (autotuner := _autotuner(logged, (*arguments, result))) is not None:
+        elif (
+            executable is None
+            and not is_nested
+            and (autotuner := _autotuner(logged, (*arguments, result))) is not None
+        ):
             self.executables[signature] = Executable(autotuner=autotuner)
         elif not self._cache(signature, arguments, result, logged, offered):
             self._count_try(signature, executable)
@@ -261,7 +265,8 @@ class DispatchCache:
         offered: tuple[Any, Prepare] | None,
     ) -> bool:
         """Add the executable for calls like this one; return False if there is none."""
-        if native_call.ran_in_numpy_for_size(logged):
+        before = self.executables[signature] or Executable()
+        if before.preference is None and native_call.ran_in_numpy_for_size(logged):
             self.executables[signature] = Executable(_logger(logged))
             return True
         if not all(map(_has_shape, arguments)):
@@ -275,7 +280,6 @@ class DispatchCache:
             executable, any_shape = Executable(_logger(logged)), False
         else:
             return False
-        before = self.executables[signature] or Executable()
         if any_shape:
             self.executables[signature] = before._replace(compute=executable.compute)
         else:
@@ -285,21 +289,22 @@ class DispatchCache:
 
     def _count_try(self, signature: Signature, executable: Executable | None) -> None:
         """Count a call that left nothing to cache; after a few, later ones take the general path at once."""
-        if executable is None:
+        before = executable or Executable()
+        if not before.by_shape and before.compute is None:
             self._tries[signature] = tries = (self._tries[signature] or 0) + 1
             if tries >= _MAX_TRIES:
-                self.executables[signature] = _GENERAL_PATH
+                self.executables[signature] = before._replace(is_general=True)
 
 
-# The functions of which NumPy and the engines compute the same bits of floats.
+# The functions of which NumPy and the engines compute the same bits of floats, but for those of NaN.
 _SAME_BITS = frozenset(
     """
-    abs absolute add all allclose amax amin any argmax argmin argwhere array_equal array_equiv ceil clip
-    compress copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor fmax fmin
-    greater greater_equal isclose isfinite isinf isnan kron less less_equal lexsort logical_and
-    logical_not logical_or logical_xor max maximum min minimum multiply nan_to_num nanargmax nanargmin
-    nanmax nanmin negative nonzero not_equal outer positive ptp reciprocal rint searchsorted sign
-    signbit sort sqrt square subtract take take_along_axis transpose tril triu true_divide trunc where
+    abs absolute add all allclose any argmax argmin argwhere array_equal array_equiv ceil compress
+    copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor greater greater_equal
+    isclose isfinite isinf isnan kron less less_equal lexsort logical_and logical_not logical_or
+    logical_xor multiply nan_to_num nanargmax nanargmin negative nonzero not_equal outer positive
+    reciprocal rint searchsorted sign signbit sqrt square subtract take take_along_axis transpose tril
+    triu true_divide trunc where
     """.split()  # noqa: SIM905 - many names
 )
 # NumPy's order of equal elements is not the engines', or its time depends on the values.
@@ -330,7 +335,7 @@ def _has_floats(value: Any) -> bool:
 
 
 def preference_of(autotuner: Autotuner, engine: str | None, reason: Reason) -> Preference | None:
-    """Return the preference of an engine that an autotuner has chosen; None if that is NumPy, or any."""
+    """Return the preference of an autotuner's engine; None if that is NumPy, or the estimates decide."""
     if engine is None or engine == "numpy":
         return None
     return Preference(engine, reason, autotuner.may_be_numpy)

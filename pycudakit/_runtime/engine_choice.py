@@ -6,6 +6,7 @@ A named engine is taken as it is. Under `auto`, estimated costs decide between N
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -143,10 +144,15 @@ def choice_is_final() -> bool:
     return not engine_status.status("cuda").available or hardware.link_is_known()
 
 
-def preferred_choice(function: str, is_for_numpy: bool) -> EngineChoice | None:
-    """Return the choice of the engine that the context prefers to the estimated one, NumPy or an engine."""
+def preferred_choice(function: str, is_numpys: bool) -> EngineChoice | None:
+    """Return the choice of the engine that the context prefers to the one with the least estimate.
+
+    `is_numpys` says whether that is NumPy's. An engine that was lost meanwhile is not preferred.
+    """
     preference = context.current_context.get().preference
-    if preference is None or (is_for_numpy and not preference.over_numpy):
+    if preference is None or (is_numpys and not preference.over_numpy):
+        return None
+    if not engine_status.status(preference.engine).available:
         return None
     return EngineChoice(function, preference.engine, preference.reason, automatic=True)
 
@@ -164,14 +170,15 @@ def numpys_estimates(cost: Cost) -> Estimates:
 def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy == 0:
         return numpy_choice_for_size(function)
-    is_for_numpy = cost.numpy is not None and cost.numpy <= cost.cpu
-    if (preferred := preferred_choice(function, is_for_numpy)) is not None:
+    is_numpys = cost.numpy is not None and cost.numpy <= cost.cpu
+    if (preferred := preferred_choice(function, is_numpys)) is not None:
         return preferred
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     engine, seconds = "cpu", cost.cpu
-    if cost.numpy is not None and is_for_numpy:
+    if cost.numpy is not None and is_numpys:
         engine, seconds = "numpy", cost.numpy
-    must_use_gpu, on_cuda = engine == "cpu" and not has_cpu, None
+    must_use_gpu = engine == "cpu" and not has_cpu
+    on_cuda = math.inf if cost.gpu == math.inf else None
     is_long = engine == "cpu" or seconds > CUDA_CALL
     if cuda_status and (must_use_gpu or (is_long and may_pay_on_gpu(seconds, cost.up, cost.down, cost.gpu))):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu

@@ -19,6 +19,7 @@ from pycudakit._runtime.autotuner import Autotuner, autotuner_of
 from pycudakit._runtime.context import Preference
 from pycudakit._runtime.cost_model import REASON_COMPARED
 from pycudakit._runtime.dispatch_cache import preference_of, run_preferring
+from pycudakit._runtime.engine_choice import choice_is_final
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.random.draw_requests import PREFETCH_ELEMENTS, DrawRequest, draw
 from pycudakit.random.philox import Stream
@@ -28,8 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _current_context = context.current_context
 _PLAIN = frozenset({bool, float, int, str, tuple, type, NoneType})
 _PYTHON_NUMBERS = frozenset({bool, float, int})
-# The engines of the larger draws, by the key of the call.
-_tuned: LRUCache[tuple[Any, ...], Autotuner | Preference] = LRUCache(2000)
+# Of larger draws, by the key of the call: an autotuner, the fastest engine, or False if it is not measured.
+_tuned: LRUCache[tuple[Any, ...], Autotuner | Preference | bool] = LRUCache(2000)
 _MAX_NANOSECONDS = 40_000  # of drawing ahead, without the overhead of the call
 
 
@@ -108,15 +109,17 @@ def prefetching(method: F) -> F:
 
             result, best = autotuner.measure(run)
             if best is not None:
-                _tuned[key] = preference_of(autotuner, best.engine, best)
+                _tuned[key] = preference_of(autotuner, best.engine, best) or False
             return result
-        result, offered = run_preferring(tuned, method, self, *args, **kwargs)
+        preference = tuned if isinstance(tuned, Preference) else None
+        result, offered = run_preferring(preference, method, self, *args, **kwargs)
         if offered is not None:
             drawn, request = offered
             if drawn is result or np.ndim(result) == drawn.ndim == 0:
                 self._prefetched[key] = Prefetched(request, result)
-        elif tuned is None and (logged := native_call.last_record()) is not None:
-            _tuned[key] = autotuner_of(name, native_call.estimates_of(logged), may_be_numpy=False)
+        elif tuned is None and choice_is_final() and (logged := native_call.last_record()) is not None:
+            estimates = native_call.estimates_of(logged)
+            _tuned[key] = autotuner_of(name, estimates, may_be_numpy=False) or False
         return result
 
     return call  # type: ignore[return-value]

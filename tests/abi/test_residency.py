@@ -5,7 +5,7 @@ On the CPU engine nothing is resident, and every result is the same.
 
 import numpy as np
 import pytest
-from helpers.residency import LARGE, NOTES, SMALL, in_plan, numbers
+from helpers.residency import LARGE, NOTES, SMALL, in_scope, numbers
 
 import pycudakit as pk
 from pycudakit import errors
@@ -13,7 +13,7 @@ from pycudakit._native import abi
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(SMALL, marks=pytest.mark.smoke), LARGE])
-@in_plan
+@in_scope
 def test_an_input_goes_up_once(scope, size):
     x, y, out = scope.keep(numbers(size)), numbers(size), np.zeros(size, np.float32)
     report = scope.evaluate("add", out, x, y)
@@ -29,7 +29,7 @@ def test_an_input_goes_up_once(scope, size):
     assert (out == x + x).all()
 
 
-@in_plan
+@in_scope
 def test_an_input_used_twice_is_uploaded_once(scope):
     x, out = scope.keep(numbers(LARGE)), np.zeros(LARGE, np.float32)
     scope.up(scope.evaluate("multiply", out, x, x), x.nbytes)
@@ -37,7 +37,7 @@ def test_an_input_used_twice_is_uploaded_once(scope):
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(SMALL, marks=pytest.mark.smoke), LARGE, 3_000_000])
-@in_plan
+@in_scope
 def test_temporaries_stay(scope, size):
     x, y, t, u = numbers(size), numbers(size), scope.temporary(size), scope.temporary(size)
     scope.down(scope.evaluate("add", t, x, y), 0)
@@ -72,7 +72,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.float16])
-@in_plan
+@in_scope
 def test_views(scope, view, dtype):
     first, second = VIEWS[view]
     a = scope.keep(numbers(900, 516, dtype=dtype))
@@ -87,7 +87,7 @@ def test_views(scope, view, dtype):
 
 
 @pytest.mark.parametrize("view", [name for name in VIEWS if name not in ("broadcast", "a constant")])
-@in_plan
+@in_scope
 def test_views_of_temporaries(scope, view):
     first, second = VIEWS[view]
     x, t, u = numbers(900, 516), scope.temporary((900, 516)), scope.temporary((900, 516))
@@ -102,7 +102,7 @@ def test_views_of_temporaries(scope, view):
 
 
 @pytest.mark.smoke
-@in_plan
+@in_scope
 def test_many_views_in_one_program(scope):
     a, out = scope.keep(numbers(130, 40, 50)), np.zeros((60, 20, 20), np.float32)
     views = [a[i : i + 60, i % 20 : i % 20 + 20, i % 30 : i % 30 + 20] for i in range(70)]
@@ -113,7 +113,7 @@ def test_many_views_in_one_program(scope):
         assert (out == sum(views)).all()
 
 
-@in_plan
+@in_scope
 def test_a_constant_that_only_the_device_has(scope):
     x, t, out = numbers(SMALL), scope.temporary(SMALL), np.zeros(SMALL, np.float32)
     scope.evaluate("add", t, x, x)
@@ -126,7 +126,7 @@ def test_a_constant_that_only_the_device_has(scope):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-@in_plan
+@in_scope
 def test_results_stay_and_come_down(scope, size):
     x, r = numbers(size), scope.keep(np.zeros(size, np.float32), abi.RESIDENT_OUTPUT)
     scope.down(scope.evaluate("add", r, x, x), r.nbytes)
@@ -137,7 +137,7 @@ def test_results_stay_and_come_down(scope, size):
     assert scope.fetch(r) == (0, 0)
 
 
-@in_plan
+@in_scope
 def test_results_that_are_views(scope):
     x, r = numbers(300, 400), scope.keep(np.zeros((300, 400), np.float32), abi.RESIDENT_OUTPUT)
     out = np.zeros((300, 400), np.float32)
@@ -150,7 +150,7 @@ def test_results_that_are_views(scope):
     assert (out == 2 * wanted).all()
 
 
-@in_plan
+@in_scope
 def test_partial_stores(scope):
     x, t = numbers(LARGE), scope.temporary(LARGE)
     for half in (slice(None, LARGE // 2), slice(LARGE // 2, None)):
@@ -165,7 +165,7 @@ def test_partial_stores(scope):
     assert (y == wanted).all()
 
 
-@in_plan
+@in_scope
 def test_stores_in_place(scope):
     x = scope.keep(numbers(LARGE))
     y = x.copy()
@@ -177,7 +177,7 @@ def test_stores_in_place(scope):
     assert (x == 4 * y).all()
 
 
-@in_plan
+@in_scope
 def test_changed_ranges_are_uploaded_again(scope):
     x, out = scope.keep(numbers(SMALL)), np.zeros(SMALL, np.float32)
     scope.evaluate("add", out, x, x)
@@ -187,7 +187,7 @@ def test_changed_ranges_are_uploaded_again(scope):
     assert (out == 2 * x).all()
 
 
-@in_plan
+@in_scope
 def test_dropped_ranges_are_on_the_host(scope):
     x, out = scope.keep(numbers(SMALL)), np.zeros(SMALL, np.float32)
     scope.evaluate("add", out, x, x)
@@ -234,7 +234,7 @@ def test_nesting(scope):
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-@in_plan
+@in_scope
 def test_operands_that_kernels_cannot_read_go_over_the_host(scope, offset):
     dtype = np.dtype(np.float32) if offset else np.dtype(np.float32).newbyteorder()
     raw = scope.temporary(4 * SMALL + 4, np.uint8)
@@ -251,7 +251,7 @@ def test_operands_that_kernels_cannot_read_go_over_the_host(scope, offset):
     assert (zeros == raw).all()
 
 
-@in_plan
+@in_scope
 def test_an_operand_over_two_ranges(scope):
     whole = np.full(2 * SMALL, 77, np.float32)
     x, out = numbers(2 * SMALL), np.zeros(2 * SMALL, np.float32)
@@ -266,7 +266,7 @@ def test_an_operand_over_two_ranges(scope):
 
 
 @pytest.mark.parametrize("size", [SMALL, 2_000_000])
-@in_plan
+@in_scope
 def test_exceptions_are_reported(scope, size):
     x, zeros, t = scope.keep(np.ones(size, np.float32)), np.zeros(size, np.float32), scope.temporary(size)
     zeros[7] = 1
@@ -277,7 +277,7 @@ def test_exceptions_are_reported(scope, size):
     assert scope.evaluate("add", t, x, zeros)["exceptions"] == 0
 
 
-@in_plan
+@in_scope
 def test_a_part_of_a_call(scope):
     x, t, zeros = scope.keep(numbers(SMALL)), scope.temporary(SMALL), np.zeros(SMALL, np.float32)
     scope.evaluate("add", t, zeros, zeros)
@@ -292,7 +292,7 @@ def test_a_part_of_a_call(scope):
 
 
 @pytest.mark.skipif(len(pk.devices()) < 2, reason="needs two GPUs")
-@in_plan
+@in_scope
 def test_several_devices(scope):
     x, t = scope.keep(numbers(LARGE)), scope.temporary(LARGE)
     scope.evaluate("add", t, x, x)
@@ -319,7 +319,7 @@ WAYS = [
 
 @pytest.mark.parametrize("shape", [(12, 10), (300, 700)])
 @pytest.mark.parametrize("seed", range(8))
-@in_plan
+@in_scope
 def test_any_calls_in_any_order(scope, shape, seed):
     random = np.random.default_rng(seed)
     arrays = [numbers(*shape, dtype=np.int32) + i for i in range(5)]
@@ -371,7 +371,7 @@ def test_any_calls_in_any_order(scope, shape, seed):
 
 
 @pytest.mark.parametrize("size", [1, SMALL, LARGE])
-@in_plan
+@in_scope
 def test_sums(scope, size):
     x, y = scope.keep(numbers(size)), scope.keep(numbers(size)[::-1].copy())
     total, report = scope.sum(x)
@@ -389,7 +389,7 @@ def test_sums(scope, size):
 
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a[1:-1, 2:], lambda a: a[::-2], lambda a: a.T])
-@in_plan
+@in_scope
 def test_sums_of_views(scope, view):
     a = numbers(1100, 700)
     t = scope.temporary(a.shape)
@@ -404,7 +404,7 @@ def test_sums_of_views(scope, view):
     assert (rows == wanted.sum(axis=1)).all()
 
 
-@in_plan
+@in_scope
 def test_sums_into_a_kept_range(scope):
     x, t, out = numbers(50, 60, dtype=np.float64), scope.temporary(50, np.float64), np.zeros(50)
     scope.evaluate("add", t, x[:, 0], x[:, 1])
@@ -416,7 +416,7 @@ def test_sums_into_a_kept_range(scope):
     assert (t == wanted).all()
 
 
-@in_plan
+@in_scope
 def test_sums_of_rows_stay(scope):
     """Sums of rows of one block stay; partials of longer rows are downloaded, and the sums uploaded again."""
     x, out = numbers(300, 1000, dtype=np.float64), np.zeros(300)

@@ -7,7 +7,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from helpers.residency import KINDS, LARGE, SMALL, fail_each_call, fetched, in_plan, numbers, same_bits
+from helpers.residency import KINDS, LARGE, SMALL, fail_each_call, fetched, in_scope, numbers, same_bits
 from helpers.sanitizers import SANITIZED
 from helpers.thorough_cases import thorough
 
@@ -57,7 +57,7 @@ DRAWN = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, pytest.param(SMALL, marks=pytest.mark.smoke), LARGE])
 @pytest.mark.parametrize("drawn", DRAWN)
-@in_plan
+@in_scope
 def test_draws(scope, drawn, size, kind):
     distribution, dtype, parameters = DRAWN[drawn]
     wanted, out = np.zeros(size, dtype), scope.keep(np.full(size, 77, dtype), KINDS[kind])
@@ -75,7 +75,7 @@ def test_draws(scope, drawn, size, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@in_plan
+@in_scope
 def test_draws_into_a_part(scope, kind):
     out = scope.keep(np.full(LARGE, 77, np.float32), KINDS[kind])
     zeros, wanted = np.zeros(LARGE, np.float32), np.zeros(LARGE, np.float32)
@@ -91,7 +91,7 @@ def test_draws_into_a_part(scope, kind):
     assert same_bits(out, wanted)
 
 
-@in_plan
+@in_scope
 def test_draws_are_read_on_the_device(scope):
     t, out, wanted = scope.temporary((70, 90)), np.zeros((70, 90), np.float32), np.zeros((70, 90), np.float32)
     draw(scope, abi.RANDOM_UNIFORM, t.T[::-1])
@@ -101,7 +101,7 @@ def test_draws_are_read_on_the_device(scope):
 
 
 @pytest.mark.parametrize("size", [1, SMALL, LARGE])
-@in_plan
+@in_scope
 def test_resident_parameters(scope, size):
     mean, scale = scope.temporary(size, np.float64), scope.keep(numbers(size, dtype=np.float64) + 60)
     one, out = np.ones(size), scope.temporary(size, np.float64)
@@ -117,7 +117,7 @@ def test_resident_parameters(scope, size):
     assert same_bits(out, wanted)
 
 
-@in_plan
+@in_scope
 def test_parameters_that_go_over_the_host(scope):
     t, out = scope.temporary(2 * SMALL, np.float64), scope.temporary(SMALL, np.float64)
     x = numbers(2 * SMALL, dtype=np.float64) + 60
@@ -130,7 +130,7 @@ def test_parameters_that_go_over_the_host(scope):
 
 
 @pytest.mark.parametrize("view", [lambda a: a[::2], lambda a: a[1:].view(">f4"), lambda a: a[:-1]])
-@in_plan
+@in_scope
 def test_draws_over_the_host(scope, view):
     raw = scope.temporary(4 * SMALL + 5, np.uint8)  # from one byte on, nothing is aligned in the home
     zeros = np.zeros(raw.size, np.uint8)
@@ -219,7 +219,7 @@ def check_product(scope, x, y, shape, kind, **given):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("turned", range(4))
 @pytest.mark.parametrize("name", TYPES)
-@in_plan
+@in_scope
 def test_products(scope, name, turned, kind):
     x, y = factors(70, 33, 50, turned, TYPES[name])
     check_product(scope, x, y, (1, 70, 33), kind, turned=turned)
@@ -229,7 +229,7 @@ def test_products(scope, name, turned, kind):
 @pytest.mark.parametrize("turned", range(4))
 @pytest.mark.parametrize("precision", PRECISE)
 @pytest.mark.parametrize("shape", SHAPES)
-@in_plan
+@in_scope
 def test_shapes(scope, shape, precision, turned, kind):
     if SANITIZED and ((kind == "result" and shape in LONG) or (precision and shape == "deep")):
         pytest.skip("sanitizers take long for it, and on the CPU one kind is as the other")
@@ -239,7 +239,7 @@ def test_shapes(scope, shape, precision, turned, kind):
 
 
 @pytest.mark.parametrize("has_infinity", [False, True])
-@in_plan
+@in_scope
 def test_split_products(scope, has_infinity):
     x, y = factors(1024, 1025, 1030)
     if has_infinity:
@@ -250,7 +250,7 @@ def test_split_products(scope, has_infinity):
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("offset", [0, 1, 4, 64])
-@in_plan
+@in_scope
 def test_matrices_within_a_range(scope, offset, kind):
     x, y = factors(60, 30, 40)
     memory = numbers(10_000)
@@ -278,7 +278,7 @@ PLACES = {
 
 @pytest.mark.parametrize("kind", ["temporary", "result"])
 @pytest.mark.parametrize("places", PLACES)
-@in_plan
+@in_scope
 def test_stacks(scope, places, kind):
     x, y = factors(20, 31, 17, stack=(4, 4))
     pairs = np.array(PLACES[places])
@@ -293,7 +293,7 @@ def test_stacks(scope, places, kind):
 
 
 @pytest.mark.parametrize("shape", ["small", "tall", "deep"])
-@in_plan
+@in_scope
 def test_one_resident_operand(scope, shape):
     m, n, k = SHAPES[shape]
     x, y = factors(m, n, k)
@@ -318,7 +318,7 @@ def test_one_resident_operand(scope, shape):
     assert same_bits(t, wanted)
 
 
-@in_plan
+@in_scope
 def test_products_of_temporaries(scope):
     x, y = factors(60, 30, 40)
     a, b, c = scope.temporary(x.shape), scope.temporary(y.shape), scope.temporary((1, 60, 30))
@@ -331,7 +331,7 @@ def test_products_of_temporaries(scope):
     assert same_bits(out, wanted + wanted)
 
 
-@in_plan
+@in_scope
 def test_products_without_depth(scope):
     c, out = scope.temporary((1, 20, 30)), np.ones((1, 20, 30), np.float32)
     scope.evaluate("add", c, out, out)
@@ -341,7 +341,7 @@ def test_products_without_depth(scope):
     assert (out == 0).all()
 
 
-@in_plan
+@in_scope
 def test_products_over_the_host(scope):
     x, y = factors(20, 30, 40)
     whole, c = np.full(1200, 77, np.float32), scope.temporary((1, 20, 30))

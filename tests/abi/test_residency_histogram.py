@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.processes import python
-from helpers.residency import LARGE, NOTES, SMALL, fetched, in_plan, numbers, same_bits, table
+from helpers.residency import LARGE, NOTES, SMALL, fetched, in_scope, numbers, same_bits, table
 
 from pycudakit._families.histogram import binning
 from pycudakit._native import abi
@@ -80,7 +80,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.float32, np.float64])
-@in_plan
+@in_scope
 def test_counts(scope, dtype, way):
     x = np.abs(numbers(300, 700, dtype=dtype)) + np.arange(700).astype(dtype) % 3
     kept, edges = scope.keep(x.copy()), np.linspace(0, 45, COUNT + 1)
@@ -108,7 +108,7 @@ def test_counts(scope, dtype, way):
         assert fetched(scope, t) == t.nbytes  # nothing has come down
 
 
-@in_plan
+@in_scope
 def test_counts_bring_an_input_up(scope):
     x, y = scope.keep(numbers(LARGE)), np.abs(numbers(LARGE, dtype=np.int32))
     edges, wanted, counts = np.linspace(-50, 50, 21), counted(20 * 30), counted(20 * 30)
@@ -123,7 +123,7 @@ def test_counts_bring_an_input_up(scope):
         assert (counts == wanted).all()
 
 
-@in_plan
+@in_scope
 def test_ranges_that_counting_accesses_on_the_host(scope):
     x, zeros = np.abs(numbers(SMALL, dtype=np.int64)), np.zeros(SMALL, np.int64)
     weights, edges = scope.temporary(SMALL, np.int64), scope.temporary(COUNT + 1, np.float64)
@@ -161,14 +161,14 @@ def weights_of(shape, dtype):
 
 @pytest.mark.parametrize("way", ["all", "rows", "turned", "strided"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.float16, np.float32, np.float64])
-@in_plan
+@in_scope
 def test_weights(scope, dtype, way):
     check_weights(scope, dtype, way, (300, 700))
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-@in_plan
+@in_scope
 def test_few_weights(scope, dtype):
     check_weights(scope, dtype, "all", (200, 100))
 
@@ -207,7 +207,7 @@ def check_weights(scope, dtype, way, shape):
 
 
 @pytest.mark.parametrize("count", [1, 3000, 40_000])
-@in_plan
+@in_scope
 def test_weights_of_many_and_few_bins(scope, count):
     """Weights are added one by one in a bin, and bins may be empty."""
     x = np.random.default_rng(count).integers(0, count, LARGE)
@@ -236,7 +236,7 @@ def select(scope, a, ranks, out, nans):
 @pytest.mark.parametrize(
     ("rows", "columns", "count"), [(40, 500, 3), (3, 500, 70), (2, 70_000, 2)], ids=["short", "many", "long"]
 )
-@in_plan
+@in_scope
 def test_order_statistics(scope, rows, columns, count, dtype):
     a = np.abs(numbers(rows, columns, dtype=dtype))
     if a.dtype.kind == "f":

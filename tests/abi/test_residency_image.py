@@ -5,7 +5,7 @@ A call has the same bits with and without resident operands.
 
 import numpy as np
 import pytest
-from helpers.residency import KINDS, NOTES, devices_of_spans, fail_each_call, in_plan, numbers, table
+from helpers.residency import KINDS, NOTES, devices_of_spans, fail_each_call, in_scope, numbers, table
 
 from pycudakit._native import abi
 
@@ -111,7 +111,7 @@ def same_bits(x, y):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CALLS)
-@in_plan
+@in_scope
 def test_homes(scope, name, kind):
     function, a, out = given(name)
     wanted = truth(scope, function, a, out)
@@ -143,7 +143,7 @@ def test_a_result_comes_from_its_own_gpu(scope):
 
 @pytest.mark.parametrize("kept", ["the input", "the result"])
 @pytest.mark.parametrize("name", CALLS)
-@in_plan
+@in_scope
 def test_one_of_both_is_resident(scope, name, kept):
     function, a, out = given(name)
     wanted = truth(scope, function, a, out)
@@ -160,7 +160,7 @@ def test_one_of_both_is_resident(scope, name, kept):
     assert same_bits(out, wanted)
 
 
-@in_plan
+@in_scope
 def test_one_call_reads_the_result_of_another(scope):
     blur, edges = (
         filtered_by(abi.FILTER_BOX, abi.BORDER_REFLECT),
@@ -189,7 +189,7 @@ def test_one_call_reads_the_result_of_another(scope):
 
 
 @pytest.mark.parametrize("shape", [WHOLE, BANDS])
-@in_plan
+@in_scope
 def test_some_of_the_images(scope, shape):
     function = filtered_by(abi.FILTER_SEPARABLE, abi.BORDER_REFLECT)
     a, out = numbers(*shape), np.full((shape[0] + 1, *shape[1:]), 77, np.float32)
@@ -211,7 +211,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@in_plan
+@in_scope
 def test_views(scope, way):
     view, goes_up = WAYS[way]
     a = numbers(200, 300, 3)
@@ -226,7 +226,7 @@ def test_views(scope, way):
     assert same_bits(out, wanted)
 
 
-@in_plan
+@in_scope
 def test_operands_read_on_the_host(scope):
     xp, fp, values = (scope.keep(array.copy(), abi.RESIDENT_TEMPORARY) for array in (*POINTS, TABLE))
     for kept, array in ((xp, POINTS[0]), (fp, POINTS[1]), (values, TABLE)):

@@ -105,7 +105,11 @@ def test_errors_of_lending(scope):
             scope.run(lambda given=arguments: lend(*given, ctypes.byref(device)))
     with pytest.raises(errors.InvalidArgument, match="device is a null"):
         lend(at, 8, at, 0, 0, None)
-    kind, text = (errors.InvalidArgument, "no scope") if scope.is_cuda else (errors.Unsupported, "no devices")
+    kind, text = (
+        (errors.InvalidArgument, "no residency scope")
+        if scope.is_cuda
+        else (errors.Unsupported, "no devices")
+    )
     with pytest.raises(kind, match=text):
         lend(at, 8, at, 0, 1, ctypes.byref(device))
     assert scope.send(x) == (0, 0)
@@ -118,7 +122,7 @@ def test_the_device_of_a_plan(scope):
         with pytest.raises(errors.InvalidArgument, match="device"):
             scope.run(lambda at=device: be_on(at))
     if scope.is_cuda:
-        with pytest.raises(errors.InvalidArgument, match="no scope"):
+        with pytest.raises(errors.InvalidArgument, match="no residency scope"):
             be_on(0)
         scope.run(lambda: be_on(0))
 

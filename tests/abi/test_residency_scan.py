@@ -5,7 +5,7 @@ A call has the same bits with and without resident operands.
 
 import numpy as np
 import pytest
-from helpers.residency import LARGE, devices_of_spans, in_plan, numbers
+from helpers.residency import LARGE, devices_of_spans, in_scope, numbers
 
 from pycudakit._native import abi
 
@@ -58,7 +58,7 @@ def same_bits(x, y):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@in_plan
+@in_scope
 def test_homes(scope, shape):
     size, axis = SHAPES[shape]
     a, t, u = scope.keep(numbers(*size)), scope.temporary(size), scope.temporary(size)
@@ -85,7 +85,7 @@ def test_homes(scope, shape):
 @pytest.mark.parametrize("shape", ["a column", "long columns", "short columns", "long rows"])
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("operation", OPERATIONS)
-@in_plan
+@in_scope
 def test_kinds(scope, shape, types, operation):
     size, axis = SHAPES[shape]
     size = tuple(min(n, 5000) for n in size)
@@ -107,7 +107,7 @@ def test_kinds(scope, shape, types, operation):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@in_plan
+@in_scope
 def test_in_place(scope, shape, dtype):
     size, axis = SHAPES[shape]
     a = scope.keep(numbers(*size, dtype=dtype))
@@ -123,7 +123,7 @@ def test_in_place(scope, shape, dtype):
 
 @pytest.mark.parametrize("shape", ["a column", "long columns", "rows"])
 @pytest.mark.parametrize("kept", ["the input", "the result"])
-@in_plan
+@in_scope
 def test_one_of_both_is_resident(scope, shape, kept):
     size, axis = SHAPES[shape]
     a, out = numbers(*size), np.zeros(size, np.float32)
@@ -151,7 +151,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@in_plan
+@in_scope
 def test_views(scope, view):
     way, axis = VIEWS[view]
     a, t, u = numbers(1200, 60), scope.temporary((1200, 60)), scope.temporary((1200, 60))
@@ -165,7 +165,7 @@ def test_views(scope, view):
     assert same_bits(u, expected)
 
 
-@in_plan
+@in_scope
 def test_part_of_a_result(scope):
     a, result = scope.keep(numbers(3000)), scope.keep(np.zeros(4000, np.float32), abi.RESIDENT_OUTPUT)
     wanted, _ = truth(scope, a, np.float32)
@@ -177,7 +177,7 @@ def test_part_of_a_result(scope):
     assert same_bits(result[1000:].reshape(50, 60), wanted)
 
 
-@in_plan
+@in_scope
 def test_overlapping_operands_are_as_without_homes(scope):
     t = scope.temporary(4000)
     zeros, ones = np.zeros(4000, np.float32), np.ones(4000, np.float32)
@@ -189,7 +189,7 @@ def test_overlapping_operands_are_as_without_homes(scope):
     assert (t[:2000] == 1).all()
 
 
-@in_plan
+@in_scope
 def test_swapped_and_unaligned_operands(scope):
     raw = scope.keep(np.zeros(4001, np.uint8))
     zeros, out = np.zeros(4001, np.uint8), scope.temporary(1000)

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.residency import KINDS, LARGE, SMALL, fail_each_call, fetched, in_plan, numbers, same_bits
+from helpers.residency import KINDS, LARGE, SMALL, fail_each_call, fetched, in_scope, numbers, same_bits
 from helpers.strategies import assert_values
 
 from pycudakit import errors
@@ -86,7 +86,7 @@ SHAPES = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.uint8, np.float16])
 @pytest.mark.parametrize("shape", SHAPES)
-@in_plan
+@in_scope
 def test_sorts(scope, shape, dtype, kind):
     x = made(SHAPES[shape], dtype)
     wanted, a, out = np.zeros_like(x), scope.keep(x.copy()), scope.keep(np.full_like(x, 77), KINDS[kind])
@@ -100,7 +100,7 @@ def test_sorts(scope, shape, dtype, kind):
 @pytest.mark.parametrize("descending", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 @pytest.mark.parametrize("shape", SHAPES)
-@in_plan
+@in_scope
 def test_orders(scope, shape, dtype, descending):
     x = made(SHAPES[shape], dtype)
     a = scope.keep(x.copy())
@@ -119,7 +119,7 @@ def test_orders(scope, shape, dtype, descending):
 
 
 @pytest.mark.smoke
-@in_plan
+@in_scope
 def test_computed_ranges_are_sorted(scope):
     x = made((200, 500), np.float32)
     t, s, out, wanted = scope.temporary(x.shape), scope.temporary(x.shape), np.zeros_like(x), np.zeros_like(x)
@@ -131,7 +131,7 @@ def test_computed_ranges_are_sorted(scope):
 
 
 @pytest.mark.parametrize("offset", [0, 1, 64])
-@in_plan
+@in_scope
 def test_rows_within_a_range(scope, offset):
     memory = scope.keep(made((1, 40_000), np.float32).reshape(-1))
     a = memory[offset : offset + 20_000].reshape(40, 500)
@@ -141,7 +141,7 @@ def test_rows_within_a_range(scope, offset):
     assert same_bits(out, wanted)
 
 
-@in_plan
+@in_scope
 def test_sorting_over_the_host(scope):
     """Inputs that are not resident, or only in part, are sorted on the host, which has the newer results."""
     x = made((1, 30_000), np.float32)
@@ -164,7 +164,7 @@ def test_sorting_over_the_host(scope):
 
 @pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (50, SMALL), (90_001, LARGE)])
-@in_plan
+@in_scope
 def test_searches(scope, size, count, resident):
     a, values = np.sort(numbers(size, dtype=np.float64)), numbers(count, dtype=np.float64) + 0.5
     wanted, places = np.searchsorted(a, values, "right"), np.full(count, 77, np.int64)
@@ -185,7 +185,7 @@ def test_searches(scope, size, count, resident):
 @pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("each", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
-@in_plan
+@in_scope
 def test_takes(scope, dtype, each, resident):
     a = numbers(30, 7000, 1, dtype=dtype)
     indices = np.random.default_rng(2).integers(-7000, 7000, (30, 900) if each else 900)
@@ -205,7 +205,7 @@ def test_takes(scope, dtype, each, resident):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("wrong", [None, SMALL, -SMALL - 1, 1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)])
-@in_plan
+@in_scope
 def test_indices_that_only_the_device_has(scope, wrong):
     x, one = numbers(1, SMALL, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     if wrong is not None:
@@ -224,7 +224,7 @@ def test_indices_that_only_the_device_has(scope, wrong):
     assert same_bits(out[0], x[0, one])
 
 
-@in_plan
+@in_scope
 def test_refused_indices_leave_a_resident_result(scope):
     """Nothing is written, so a result that only the device has keeps its values."""
     x, one = scope.keep(numbers(1, SMALL, dtype=np.float64)), np.zeros(1000, np.int64)
@@ -257,7 +257,7 @@ def put(scope, a, indices, values):
 @pytest.mark.parametrize("count", [1, 7, 9000])
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-@in_plan
+@in_scope
 def test_puts(scope, dtype, width, count, resident):
     """Of several values for one row the last one counts, as in NumPy."""
     a, values = numbers(30_000, width, dtype=dtype), numbers(count, width, dtype=dtype) + dtype(1)
@@ -274,7 +274,7 @@ def test_puts(scope, dtype, width, count, resident):
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("wrong", [SMALL, -SMALL - 1, 1 << 62, -(1 << 63)])
-@in_plan
+@in_scope
 def test_put_out_of_bounds_writes_nothing(scope, wrong, resident):
     a, indices = numbers(SMALL, 1, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     indices[50_001] = wrong
@@ -350,7 +350,7 @@ def test_calls_that_fail(scope):
     fail_each_call(scope, FAULTS)
 
 
-@in_plan
+@in_scope
 def test_places_that_are_known(scope):
     """With PK_TAKE_INDICES_IN_BOUNDS, indices are not checked."""
     a, indices = scope.keep(numbers(3, 1000)), np.arange(999, -1, -1)
@@ -362,3 +362,29 @@ def test_places_that_are_known(scope):
     assert (out == np.take_along_axis(a, each, 1)).all()
     with pytest.raises(errors.InvalidArgument, match="flags has an unknown bit"):
         take(scope, a, indices, out, 4)
+
+
+@pytest.mark.parametrize("flags", [0, abi.UNIQUE_INDEX | abi.UNIQUE_INVERSE | abi.UNIQUE_COUNTS])
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@in_scope
+def test_unique(scope, size, flags):
+    """It reads values that the device alone has, and its results are valid there, too."""
+    x = np.random.default_rng(5).integers(0, 50, size).astype(np.float32)
+    a, values = scope.temporary(size), scope.temporary(size)
+    others = [scope.temporary(size, np.int64) for _ in range(3)]
+    found, zeros = np.zeros(1, np.int64), np.zeros(size, np.float32)
+    scope.evaluate("add", a, x, zeros)
+    scope.library.pk_unique_f32(
+        *(a, size, flags, values, *others, found, np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT))
+    )
+    wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    count = len(wanted[0])
+    assert found[0] == count
+    doubled = scope.temporary(size)
+    scope.evaluate("add", doubled[:count], values[:count], values[:count])
+    results = [(values[:count], wanted[0]), (doubled[:count], 2 * wanted[0])]
+    if flags:
+        results += [(array[: len(each)], each) for array, each in zip(others, wanted[1:], strict=True)]
+    for array, each in results:
+        scope.fetch(array)
+        np.testing.assert_array_equal(array, each)

@@ -160,7 +160,7 @@ def numbers(*shape, dtype=np.float32):
     return np.random.default_rng(7).integers(-50, 50, shape).astype(dtype)
 
 
-def in_plan(test):
+def in_scope(test):
     """Run a test as the body of a scope."""
 
     @functools.wraps(test)

@@ -163,6 +163,7 @@ class Plan(NamedTuple):
 
 
 _keys = itertools.count(1)
+_key_space = np.empty(1)  # whose address makes keys of lists unique in the process
 
 
 class DeviceCopies:
@@ -217,7 +218,8 @@ class PlanRun(NativeCall):
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
         self._stops = self._table_of_stops()
-        self._key = np.array([next(_keys), 0], np.uint64)  # of the prepared requests in the library's cache
+        # Of the prepared requests in the library's cache.
+        self._key = np.array([next(_keys), address_of(_key_space)], np.uint64)
         self._completed = ctypes.c_int64()
         self._reason: Reason = ""
         self._choice = EngineChoice(plan.function, plan.engine, "")

@@ -116,7 +116,7 @@ class Autotuner:
 
     def record_time(self, engine: str, seconds: float) -> Estimates | None:
         """Record a call's time; return the fastest engine, with the times, once all are measured."""
-        if seconds < _SHORT_SECONDS and self._warm_ups[engine]:
+        if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= 1
             return None
         self._seconds[engine].append(seconds)

@@ -141,11 +141,12 @@ def run_preferring(
     """Run a call that fills the cache on the engine that is preferred, if one is."""
     if preference is None:
         return run_and_collect_offer(function, *args, **kwargs)
-    token = _current_context.set(context.preferring(_current_context.get(), preference))
-    try:
+    outer = _current_context.get()
+    try:  # not by a token, which is lost if a signal handler raises before it is assigned
+        _current_context.set(context.preferring(outer, preference))
         return run_and_collect_offer(function, *args, **kwargs)
     finally:
-        _current_context.reset(token)
+        _current_context.set(outer)
 
 
 def is_filling_cache() -> bool:
@@ -206,7 +207,8 @@ class DispatchCache:
         kwargs: dict[str, Any],
     ) -> Any:
         """Compute a call whose signature selects no executable: by its exact key, or on the general path."""
-        if executable is _GENERAL_PATH:
+        # A call inside of one that prefers an engine runs there, too, and is no example for other calls.
+        if executable is _GENERAL_PATH or _current_context.get().preference is not None:
             return self._function(*args, **kwargs)
         arguments = (*args, *kwargs.values()) if kwargs else args
         if executable is not None and executable.by_shape:
@@ -293,7 +295,7 @@ class DispatchCache:
 # The functions of which NumPy and the engines compute the same bits of floats.
 _SAME_BITS = frozenset(
     """
-    abs absolute add all allclose amax amin any argmax argmin argwhere array_equal array_equiv ceil clip
+    abs absolute add all allclose amax amin any argmax argmin argwhere array_equal ceil clip
     compress copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor fmax fmin
     greater greater_equal intersect1d isclose isfinite isin isinf isnan kron less less_equal lexsort
     logical_and logical_not logical_or logical_xor max maximum min minimum multiply nan_to_num nanargmax
@@ -302,7 +304,9 @@ _SAME_BITS = frozenset(
     true_divide trunc union1d unique unique_values where
     """.split()  # noqa: SIM905 - many names
 )
-_UNSTABLE = frozenset({"argsort", "argpartition", "partition"})  # NumPy orders equal elements as it likes
+# The functions that may differ for integers: NumPy orders equal elements as it likes, and its `round` to
+# negative decimals overflows.
+_INEXACT = frozenset({"argsort", "argpartition", "partition", "round"})
 
 
 def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autotuner | None:
@@ -312,7 +316,7 @@ def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autot
     the same bits.
     """
     name = native_call.function_of(logged)
-    are_exact = name not in _UNSTABLE and not any(map(_has_floats, values))
+    are_exact = name not in _INEXACT and not any(map(_has_floats, values))
     return autotuner_of(name, native_call.estimates_of(logged), name in _SAME_BITS or are_exact)
 
 

@@ -144,9 +144,9 @@ def choice_is_final() -> bool:
 
 
 def preferred_choice(function: str) -> EngineChoice | None:
-    """Return the choice of the engine that the context prefers, if it does."""
+    """Return the choice of the engine that the context prefers, if it does, and that engine is available."""
     preference = context.current_context.get().preference
-    if preference is None:
+    if preference is None or not engine_status.status(preference.engine):
         return None
     return EngineChoice(function, preference.engine, preference.reason, automatic=True)
 

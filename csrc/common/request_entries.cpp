@@ -59,22 +59,22 @@ int32_t call_with_words(int32_t (*entry)(Arguments...), const uint64_t *words, c
     return call_with_words(entry, words, options, report, std::make_index_sequence<COUNT>());
 }
 
-// Calls one of the entries pk_name_t, that of the pk_type in the first word.
-#define PK_CALL_OF_TYPE(name, bool_name)                                                           \
-    switch (words[0]) {                                                                            \
-        case PK_INT8: return call_with_words(pk_##name##_i8, words + 1, options, report);          \
-        case PK_INT16: return call_with_words(pk_##name##_i16, words + 1, options, report);        \
-        case PK_INT32: return call_with_words(pk_##name##_i32, words + 1, options, report);        \
-        case PK_INT64: return call_with_words(pk_##name##_i64, words + 1, options, report);        \
-        case PK_BOOL: return call_with_words(pk_##name##_##bool_name, words + 1, options, report); \
-        case PK_UINT8: return call_with_words(pk_##name##_u8, words + 1, options, report);         \
-        case PK_UINT16: return call_with_words(pk_##name##_u16, words + 1, options, report);       \
-        case PK_UINT32: return call_with_words(pk_##name##_u32, words + 1, options, report);       \
-        case PK_UINT64: return call_with_words(pk_##name##_u64, words + 1, options, report);       \
-        case PK_FLOAT16: return call_with_words(pk_##name##_f16, words + 1, options, report);      \
-        case PK_FLOAT32: return call_with_words(pk_##name##_f32, words + 1, options, report);      \
-        case PK_FLOAT64: return call_with_words(pk_##name##_f64, words + 1, options, report);      \
-        default: return unknown_type();                                                            \
+// Calls one of the entries pk_name_t, that of the pk_type in the first word; a bool is called as u8.
+#define PK_CALL_OF_TYPE(name)                                                                 \
+    switch (words[0]) {                                                                       \
+        case PK_INT8: return call_with_words(pk_##name##_i8, words + 1, options, report);     \
+        case PK_INT16: return call_with_words(pk_##name##_i16, words + 1, options, report);   \
+        case PK_INT32: return call_with_words(pk_##name##_i32, words + 1, options, report);   \
+        case PK_INT64: return call_with_words(pk_##name##_i64, words + 1, options, report);   \
+        case PK_BOOL:                                                                         \
+        case PK_UINT8: return call_with_words(pk_##name##_u8, words + 1, options, report);    \
+        case PK_UINT16: return call_with_words(pk_##name##_u16, words + 1, options, report);  \
+        case PK_UINT32: return call_with_words(pk_##name##_u32, words + 1, options, report);  \
+        case PK_UINT64: return call_with_words(pk_##name##_u64, words + 1, options, report);  \
+        case PK_FLOAT16: return call_with_words(pk_##name##_f16, words + 1, options, report); \
+        case PK_FLOAT32: return call_with_words(pk_##name##_f32, words + 1, options, report); \
+        case PK_FLOAT64: return call_with_words(pk_##name##_f64, words + 1, options, report); \
+        default: return unknown_type();                                                       \
     }
 
 int32_t unknown_type() {
@@ -116,12 +116,14 @@ int32_t call_entry(const pk_request &request, const pk_options *options, pk_repo
         case PK_REQUEST_FILTER: return call_with_words(pk_filter, words, options, report);
         case PK_REQUEST_RUN_BLOCKS: return call_with_words(pk_run_blocks, words, options, report);
         case PK_REQUEST_RUN_KERNELS: return call_with_words(pk_run_kernels, words, options, report);
-        case PK_REQUEST_SORT: PK_CALL_OF_TYPE(sort, u8)
-        case PK_REQUEST_ARGSORT: PK_CALL_OF_TYPE(argsort, u8)
-        case PK_REQUEST_SEARCHSORTED: PK_CALL_OF_TYPE(searchsorted, u8)
-        case PK_REQUEST_UNIQUE: PK_CALL_OF_TYPE(unique, u8)
-        case PK_REQUEST_SELECT: PK_CALL_OF_TYPE(select, u8)
-        case PK_REQUEST_MATMUL: PK_CALL_OF_TYPE(matmul, bool)
+        case PK_REQUEST_SORT: PK_CALL_OF_TYPE(sort)
+        case PK_REQUEST_ARGSORT: PK_CALL_OF_TYPE(argsort)
+        case PK_REQUEST_SEARCHSORTED: PK_CALL_OF_TYPE(searchsorted)
+        case PK_REQUEST_UNIQUE: PK_CALL_OF_TYPE(unique)
+        case PK_REQUEST_SELECT: PK_CALL_OF_TYPE(select)
+        case PK_REQUEST_MATMUL:
+            if (words[0] == PK_BOOL) return call_with_words(pk_matmul_bool, words + 1, options, report);
+            PK_CALL_OF_TYPE(matmul)
         default: return guarded([] { ensure(false, "the entry of a request is checked"); });
     }
 }

@@ -149,10 +149,10 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Engine
     up
         The bytes read.
     """
-    if (preferred := preferred_choice(function)) is not None:
-        return preferred
     estimated = estimate(program)
     small = size < estimated.numpy_below and program.numpy_agrees
+    if (preferred := preferred_choice(function, small)) is not None:
+        return preferred
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     down = size * program.out_bytes
     on_cpu = cpu_seconds(program, size, up + down)

@@ -57,7 +57,7 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
     engines = candidates(seconds) if len(seconds) > 1 else []
     if not engines or min(seconds.values()) < _WORTH_MEASURING:
         return None
-    return Autotuner({}, engines, estimates=seconds, name=name)
+    return Autotuner({}, engines, estimates=seconds, name=name, may_be_numpy=may_be_numpy)
 
 
 class Autotuner:
@@ -80,6 +80,8 @@ class Autotuner:
         The estimated times, by engine.
     name
         The function.
+    may_be_numpy
+        Whether NumPy may be chosen.
     """
 
     def __init__(
@@ -89,8 +91,9 @@ class Autotuner:
         numpy_seconds: float | None = None,
         estimates: Mapping[str, float] | None = None,
         name: str = "",
+        may_be_numpy: bool = True,
     ) -> None:
-        self.name = name
+        self.name, self.may_be_numpy = name, may_be_numpy
         self._numbers, self._estimates = numbers, estimates or {}
         # Seconds that capturing a call may take.
         self.patience = MAX_PATIENCE

@@ -39,10 +39,14 @@ def _checked_fallback(fallback: Any) -> Fallback:
 
 
 class Preference(NamedTuple):
-    """The engine that `auto` takes for the calls that it supports, instead of comparing estimates."""
+    """The engine that `auto` takes for the calls that it supports, instead of comparing estimates.
+
+    Without `over_numpy`, it does so only where NumPy is not estimated to be fastest.
+    """
 
     engine: str  # "cpu" or "cuda"
     reason: Any
+    over_numpy: bool = True
 
 
 @dataclass(frozen=True, slots=True)

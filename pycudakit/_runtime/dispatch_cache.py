@@ -244,11 +244,12 @@ class DispatchCache:
             if engine == "numpy":
                 compute = functools.partial(self._numpy, *args, **kwargs)
                 return native_call.run_numpy(autotuner.name, REASON_COMPARED, compute)
-            return run_preferring(preference_of(engine), self._function, *args, **kwargs)[0]
+            preference = preference_of(autotuner, engine, REASON_COMPARED)
+            return run_preferring(preference, self._function, *args, **kwargs)[0]
 
         result, best = autotuner.measure(run)
         if best is not None:
-            preference = preference_of(best.engine, best)
+            preference = preference_of(autotuner, best.engine, best)
             log = None if preference else _numpy_logger(autotuner.name, best)
             self.executables[signature] = Executable(log, preference=preference)
         return result
@@ -297,16 +298,19 @@ _SAME_BITS = frozenset(
     """
     abs absolute add all allclose amax amin any argmax argmin argwhere array_equal ceil clip
     compress copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor fmax fmin
-    greater greater_equal intersect1d isclose isfinite isin isinf isnan kron less less_equal lexsort
-    logical_and logical_not logical_or logical_xor max maximum min minimum multiply nan_to_num nanargmax
-    nanargmin nanmax nanmin negative nonzero not_equal outer positive ptp reciprocal rint searchsorted
-    setdiff1d setxor1d sign signbit sort sqrt square subtract take take_along_axis transpose tril triu
-    true_divide trunc union1d unique unique_values where
+    greater greater_equal isclose isfinite isinf isnan kron less less_equal lexsort logical_and
+    logical_not logical_or logical_xor max maximum min minimum multiply nan_to_num nanargmax nanargmin
+    nanmax nanmin negative nonzero not_equal outer positive ptp reciprocal rint searchsorted sign
+    signbit sort sqrt square subtract take take_along_axis transpose tril triu true_divide trunc where
     """.split()  # noqa: SIM905 - many names
 )
-# The functions that may differ for integers: NumPy orders equal elements as it likes, and its `round` to
-# negative decimals overflows.
-_INEXACT = frozenset({"argsort", "argpartition", "partition", "round"})
+# NumPy orders equal elements as it likes, its `round` to negative decimals overflows, or its time depends on
+# the values.
+_NEVER_BY_NUMPY = frozenset(
+    """
+    argpartition argsort intersect1d isin partition round setdiff1d setxor1d union1d unique unique_values
+    """.split()  # noqa: SIM905
+)
 
 
 def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autotuner | None:
@@ -316,7 +320,7 @@ def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autot
     the same bits.
     """
     name = native_call.function_of(logged)
-    are_exact = name not in _INEXACT and not any(map(_has_floats, values))
+    are_exact = name not in _NEVER_BY_NUMPY and not any(map(_has_floats, values))
     return autotuner_of(name, native_call.estimates_of(logged), name in _SAME_BITS or are_exact)
 
 
@@ -328,9 +332,11 @@ def _has_floats(value: Any) -> bool:
     return isinstance(value, float)
 
 
-def preference_of(engine: str | None, reason: Reason = REASON_COMPARED) -> Preference | None:
-    """Return the preference of an engine; None if that is NumPy, or any."""
-    return None if engine is None or engine == "numpy" else Preference(engine, reason)
+def preference_of(autotuner: Autotuner, engine: str | None, reason: Reason) -> Preference | None:
+    """Return the preference of an engine that an autotuner has chosen; None if that is NumPy, or any."""
+    if engine is None or engine == "numpy":
+        return None
+    return Preference(engine, reason, autotuner.may_be_numpy)
 
 
 def _logger(logged: native_call.CallRecord) -> Callable[[], object]:

@@ -143,10 +143,12 @@ def choice_is_final() -> bool:
     return not engine_status.status("cuda").available or hardware.link_is_known()
 
 
-def preferred_choice(function: str) -> EngineChoice | None:
-    """Return the choice of the engine that the context prefers, if it does, and that engine is available."""
+def preferred_choice(function: str, is_for_numpy: bool) -> EngineChoice | None:
+    """Return the choice of the engine that the context prefers to the estimated one, NumPy or an engine."""
     preference = context.current_context.get().preference
-    if preference is None or not engine_status.status(preference.engine):
+    if preference is None or (is_for_numpy and not preference.over_numpy):
+        return None
+    if not engine_status.status(preference.engine):
         return None
     return EngineChoice(function, preference.engine, preference.reason, automatic=True)
 
@@ -164,11 +166,12 @@ def numpys_estimates(cost: Cost) -> Estimates:
 def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy == 0:
         return numpy_choice_for_size(function)
-    if (preferred := preferred_choice(function)) is not None:
+    is_for_numpy = cost.numpy is not None and cost.numpy <= cost.cpu
+    if (preferred := preferred_choice(function, is_for_numpy)) is not None:
         return preferred
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     engine, seconds = "cpu", cost.cpu
-    if cost.numpy is not None and cost.numpy <= cost.cpu:
+    if cost.numpy is not None and is_for_numpy:
         engine, seconds = "numpy", cost.numpy
     must_use_gpu, on_cuda = engine == "cpu" and not has_cpu, None
     is_long = engine == "cpu" or seconds > CUDA_CALL

@@ -10,12 +10,15 @@ a global variable or an attribute.
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MappingView
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from types import CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +27,7 @@ from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.memory.pytree import MAX_ITEMS, map_tuples
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.other_packages import is_own
 
 _MAX_VISITED = 10_000  # objects
 _MAX_VISITED_FOR_ALIASES = 1000  # objects; this search comes before each call that is traced
@@ -31,7 +35,10 @@ _SKIPPED_PACKAGES = (
     "numpy",
     __name__.partition(".")[0],
 )  # packages whose functions hold no objects of a caller
+_SEALED = frozenset((*_SKIPPED_PACKAGES, *sys.stdlib_module_names))  # whose classes and modules hold none
+_FUNCTIONS = FunctionType, staticmethod, classmethod
 _NUMBERS = (bool, int, float, complex, np.generic)
+_Part: TypeAlias = tuple[Any, Callable[[Any], object] | None]  # an object, and a function that replaces it
 _TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, LazyPandas, np.ndarray, str, bytes, type(None))
 
 
@@ -39,38 +46,86 @@ def replace_escaped_tracers(
     roots: Iterable[Any],
     to_caller: Callable[[Any], Any],
     are_any_left: Callable[[], bool] = lambda: True,
+    has_copies: bool = False,
 ) -> None:
     """Replace tracers, while any are left, in all that is reachable from these objects.
 
     `to_caller` returns the array of a tracer, the caller's list or dict in place of the body's copy of it,
-    and other objects as they are.
+    and other objects as they are. With `has_copies`, the objects are searched for such copies, too.
     """
     seen: set[int] = set()
+    searched: list[Any] = []
     pending, long = deque(roots), deque[Any]()  # long containers come last
-    while (pending or long) and len(seen) < _MAX_VISITED and are_any_left():
-        if pending:
-            holder = pending.popleft()
-            if type(holder) in (list, tuple, dict) and len(holder) > MAX_ITEMS:
-                long.append(holder)
+    while pending or long:
+        while (pending or long) and len(seen) < _MAX_VISITED and (has_copies or are_any_left()):
+            if pending:
+                holder = pending.popleft()
+                if type(holder) in (list, tuple, dict) and len(holder) > MAX_ITEMS:
+                    long.append(holder)
+                    continue
+            else:
+                holder = long.popleft()
+            if id(holder) in seen:
                 continue
-        else:
-            holder = long.popleft()
-        if id(holder) in seen or _is_long_and_plain(holder):
-            continue
-        seen.add(id(holder))
-        pending.extend(_replace_parts(holder, to_caller))
+            seen.add(id(holder))
+            if _is_long_and_plain(holder):
+                continue
+            searched.append(holder)
+            pending.extend(_replace_parts(_parts(holder), to_caller))
+        if len(seen) >= _MAX_VISITED or not are_any_left():
+            return
+        found = _replace_parts(_shared_parts(searched), to_caller)
+        pending.extend(each for each in found if id(each) not in seen)
 
 
-def _replace_parts(holder: Any, to_caller: Callable[[Any], Any]) -> list[Any]:
-    """Replace the tracers that an object refers to; return the objects to search next."""
+def _replace_parts(parts: Iterable[_Part], to_caller: Callable[[Any], Any]) -> list[Any]:
+    """Replace the tracers among the parts of an object; return the objects to search next."""
     found = []
-    for value, replace in _parts(holder):
+    for value, replace in parts:
         new = value if replace is None else _replaced(value, to_caller)
         if new is not value and replace is not None:
             replace(new)
         if not _has_no_parts(new):
             found.append(new)
     return found
+
+
+def _shared_parts(holders: list[Any]) -> Iterator[_Part]:
+    """Yield the attributes of functions, and those of classes and modules that the functions name.
+
+    Functions of packages that are installed are skipped, since they get arrays in place of tracers.
+    """
+    functions = [each for each in holders if isinstance(each, FunctionType)]
+    package = _package_of(functions[0]) if functions else ""
+    functions = [each for each in functions if is_own(each, package)]
+    yield from ((each.__dict__, None) for each in functions)
+    uses = [code_uses(each.__code__) for each in functions]
+    names = set[str]().union(*(each.attributes | each.assigned_attributes for each in uses))
+    for each, use in zip(functions, uses, strict=True):
+        if "setattr" in use.global_names:
+            names.update(constant for constant in each.__code__.co_consts if isinstance(constant, str))
+    objects = [each for each in holders if not isinstance(each, FunctionType)]
+    owners = [*map(type, objects), *(value for each in (*functions, *objects) for value, _ in _parts(each))]
+    seen: set[int] = set()
+    for owner in owners:  # which grows
+        if id(owner) in seen or not isinstance(owner, (type, ModuleType)) or _package_of(owner) in _SEALED:
+            continue
+        seen.add(id(owner))
+        kind = type if isinstance(owner, type) else ModuleType
+        if isinstance(owner, type):
+            owners.extend(owner.__bases__)
+        has_own_methods = isinstance(owner, type) and is_own(owner, package)
+        for name, value in list(vars(owner).items()):
+            is_special = has_own_methods and name.startswith("__") and isinstance(value, _FUNCTIONS)
+            if is_special or name in names:
+                yield value, partial(kind.__setattr__, owner, name)
+                owners.append(value)
+
+
+def _package_of(value: Any) -> str:
+    """Return the package of a function, a class or a module."""
+    name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
+    return str(name).partition(".")[0]
 
 
 def _is_long_and_plain(holder: Any) -> bool:
@@ -146,7 +201,7 @@ def _has_no_parts(value: Any) -> bool:
     """Return True if a value refers to no other objects that are searched."""
     kind = type(value)
     return issubclass(kind, _TYPES_WITHOUT_PARTS) and not (
-        issubclass(kind, np.ndarray) and value.dtype.hasobject
+        issubclass(kind, np.ndarray) and (kind is not np.ndarray or value.dtype.hasobject)
     )
 
 
@@ -184,7 +239,7 @@ def _is_tracer(kind: type) -> bool:
     return kind is Tracer or issubclass(kind, LazyPandas)
 
 
-def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+def _parts(holder: Any) -> Iterator[_Part]:
     """Yield each object that `holder` refers to, with a function that replaces it, or None.
 
     No code of the user's classes runs.
@@ -200,6 +255,8 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     elif isinstance(holder, np.ndarray):
         for place, value in enumerate(holder.flat) if holder.dtype == object else ():
             yield value, partial(holder.flat.__setitem__, place)
+        if type(holder) is not np.ndarray:
+            yield getattr(holder, "__dict__", None), None
     elif isinstance(holder, (list, deque)):
         base: Any = list if isinstance(holder, list) else deque
         for place, value in enumerate(list(base.__iter__(holder))):
@@ -216,6 +273,15 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
         yield holder.__defaults__, partial(setattr, holder, "__defaults__")
         yield holder.__kwdefaults__, None
         yield from _outer_variables_of(holder)
+    elif isinstance(holder, (staticmethod, classmethod)):
+        yield holder.__func__, None
+    elif isinstance(holder, property):
+        yield (holder.fget, holder.fset, holder.fdel), None
+    elif isinstance(holder, threading.local):
+        yield threading.local.__getattribute__(holder, "__dict__"), None
+    elif isinstance(holder, ContextVar):
+        with suppress(LookupError):
+            yield holder.get(), holder.set
     elif isinstance(holder, MethodType):
         yield from ((holder.__self__, None), (holder.__func__, None))
     elif isinstance(holder, partial):
@@ -236,13 +302,14 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
                         yield slot.__get__(holder), partial(slot.__set__, holder)
 
 
-def _outer_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+def _outer_variables_of(function: FunctionType) -> Iterator[_Part]:
     """Yield the values of a function's closure and globals that it names, each with its replacer."""
     if (function.__module__ or "").partition(".")[0] in _SKIPPED_PACKAGES:
         return
     for cell in function.__closure__ or ():
         yield from _parts(cell)
     global_values = function.__globals__
-    for name in code_uses(function.__code__).global_names:
+    uses = code_uses(function.__code__)
+    for name in list(global_values) if uses.takes_globals else uses.global_names:
         if name in global_values:
             yield global_values[name], partial(dict.__setitem__, global_values, name)

@@ -28,7 +28,7 @@ from pycudakit.fusing.bytecode.sources import type_attribute
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.pytree import pandas_in
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, new_array
+from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, empty_array
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
@@ -194,7 +194,7 @@ class Scope:
         library's own helpers see tracers as they are.
         """
         if value is np.ndarray and is_called:
-            return new_array
+            return _new_array
         new = resolve_name(value, self)
         if new is not value or self.package == _PACKAGE:
             return new
@@ -347,6 +347,13 @@ def _float(value: Any = 0.0, /) -> Any:
     if type(value) is Tracer and value.owning_trace is trace:
         deferred = trace.deferred_float(value, sys._getframe(1))  # noqa: SLF001
     return float(value) if deferred is None else deferred
+
+
+def _new_array(*arguments: Any, **keywords: Any) -> Any:
+    """Stand for `np.ndarray` where the body of a fused function calls it."""
+    if keywords or len(arguments) not in (1, 2):  # of a buffer
+        return call_with_arrays(np.ndarray, arguments, keywords)
+    return empty_array(*arguments)
 
 
 def _is_attribute_of_array(value: Any, name: str) -> bool:

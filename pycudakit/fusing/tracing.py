@@ -216,7 +216,7 @@ class TracedFunction:
             has_copies = argument_map.has_copies  # of which one may be kept, even one without tracers
             if has_copies or are_tracers_left():
                 replace_escaped_tracers(
-                    (*roots, result), argument_map.leaf_to_caller, lambda: has_copies or are_tracers_left()
+                    (*roots, result), argument_map.leaf_to_caller, are_tracers_left, has_copies
                 )
                 result = tree_map(result, argument_map.iterator_to_caller)
             if imported is not None:

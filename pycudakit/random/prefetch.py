@@ -17,6 +17,7 @@ from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.autotuner import Autotuner, autotuner_of
 from pycudakit._runtime.context import Preference
+from pycudakit._runtime.cost_model import REASON_COMPARED
 from pycudakit._runtime.dispatch_cache import preference_of, run_preferring
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.random.draw_requests import PREFETCH_ELEMENTS, DrawRequest, draw
@@ -99,11 +100,15 @@ def prefetching(method: F) -> F:
             return ahead.take(self._stream)
         tuned = _tuned[key]
         if isinstance(tuned, Autotuner):
-            result, best = tuned.measure(
-                lambda engine: run_preferring(preference_of(engine), method, self, *args, **kwargs)[0]
-            )
+            autotuner = tuned
+
+            def run(engine: str | None) -> Any:
+                preference = preference_of(autotuner, engine, REASON_COMPARED)
+                return run_preferring(preference, method, self, *args, **kwargs)[0]
+
+            result, best = autotuner.measure(run)
             if best is not None:
-                _tuned[key] = Preference(best.engine, best)
+                _tuned[key] = preference_of(autotuner, best.engine, best)
             return result
         result, offered = run_preferring(tuned, method, self, *args, **kwargs)
         if offered is not None:

@@ -158,6 +158,25 @@ def test_threads_that_count_a_warm_up_twice_end_the_measurement():
     assert any(times)
 
 
+def test_values_decide_whether_numpy_is_fastest(monkeypatch):
+    """`unique` of few values is NumPy's, even if the engines were measured on others."""
+    estimates = Estimates("cpu", 9e-3, 1e-3, 2e-3, NO_GPU)
+    measuring = autotuner.autotuner_of("unique", estimates, may_be_numpy=False)
+    preference = dispatch_cache.preference_of(measuring, "cuda", "measured")
+    monkeypatch.setattr(engine_status, "status", lambda name: engine_status.EngineStatus(True, name))
+    current = native_call._current_context
+    token = current.set(context.preferring(current.get(), preference))
+    try:
+        few, many = Cost(1e-4, 1e-3, 0, 0), Cost(9e-3, 1e-3, 0, 0)
+        assert choose_engine("unique", [], few).engine == "numpy"
+        chosen = choose_engine("unique", [], many)
+        assert (chosen.engine, chosen.reason, chosen.automatic) == ("cuda", "measured", True)
+    finally:
+        current.reset(token)
+    monkeypatch.undo()
+    assert autotuner.autotuner_of("unique", estimates._replace(engine="numpy"), may_be_numpy=False) is None
+
+
 def test_draws_are_the_same_while_they_are_measured(monkeypatch):
     monkeypatch.undo()  # with a GPU, if there is one
     ours, numpys = pk.random.default_rng(3), pk.random.default_rng(3)

@@ -2,12 +2,15 @@
 
 import collections
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import itertools
 import pickle
 import sys
-from typing import Any
+import threading
+import types
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -501,6 +504,93 @@ def test_calls_that_are_kept_have_arrays(engine, x):
     assert added.args[0] is with_out.keywords["out"] is function()[0] is function()[1][1]
     assert added.args[1] is function()[1][0] is x
     assert method.__self__ is total.func.__self__ is added.args[0]
+
+
+STATE = types.ModuleType("state_of_a_test")
+STATE.of_threads = threading.local()
+LATEST = contextvars.ContextVar("latest")
+
+
+class Single:
+    one = None
+
+    def __new__(cls):
+        if cls.one is None:
+            cls.one = object.__new__(cls)
+        return cls.one
+
+
+class Named(np.ndarray):
+    pass
+
+
+NAMED = np.zeros(3).view(Named)
+
+
+class Counter:
+    latest = None
+    all_sums: ClassVar[list] = []
+
+    def step(self, x):
+        self._log(x)
+        type(self).latest = x * 2
+        return x + 1
+
+    def _log(self, x):
+        self._append(x.sum())
+
+    def _append(self, total):
+        KEPT.append(total)
+
+    @classmethod
+    def remember(cls, x):
+        cls.all_sums.append(x * 4)
+
+    @staticmethod
+    def keep(x):
+        KEPT.append(x * 5)
+
+
+def keep_in_classes(counter, x):
+    Counter.latest = x
+    Counter.remember(x)
+    counter.keep(x)
+    Single().latest = x * 3
+    NAMED.latest = x * 10
+
+
+def keep_in_modules(counter, x):
+    STATE.given, STATE.parts = x, [x * 2, {"x": x[1:]}]
+    setattr(STATE, "total", x.sum())  # noqa: B010
+    keep_in_modules.latest = x * 6
+    STATE.of_threads.latest = x * 7
+    LATEST.set(x * 8)
+
+
+def keep_by_globals(counter, x):
+    globals()["KEPT"] = [x * 9, x]
+
+
+@pytest.mark.parametrize("body", [Counter.step, keep_in_classes, keep_in_modules, keep_by_globals])
+def test_no_tracer_stays_in_classes_modules_and_functions(engine, x, body):
+    def run(function):
+        KEPT.clear()
+        Counter.latest, Counter.all_sums, Single.one, NAMED.latest = None, [], None, None
+        function(Counter(), x)
+        kept = [*KEPT, Counter.latest, *Counter.all_sums, NAMED.latest, getattr(Single.one, "latest", None)]
+        if body is keep_in_modules:
+            parts = STATE.parts[0], STATE.parts[1]["x"]
+            kept += [STATE.given, STATE.total, *parts, body.latest, STATE.of_threads.latest, LATEST.get()]
+        return kept
+
+    wanted = run(body)
+    for _ in range(2):
+        got = run(pk.fuse(body))
+        assert [type(each) for each in got] == [type(each) for each in wanted]
+        assert [each is x for each in got] == [each is x for each in wanted]
+        for one, other in zip(got, wanted, strict=True):
+            if one is not None:
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 class Holder:

@@ -497,7 +497,9 @@ def through_memory(x):
     total = y.sum()
     memoryview(y)[0] = 7
     part = np.frombuffer(x[:3])
-    return total, x.sum(), y[:2] * 2, part, bytes(memoryview(x[:2])), len(bytearray(y))
+    every_second = np.ndarray(3, x.dtype, buffer=x[1:], strides=(16,))
+    every_second += 1
+    return total, x.sum(), y[:2] * 2, part, bytes(memoryview(x[:2])), len(bytearray(y)), every_second
 
 
 KEPT = []

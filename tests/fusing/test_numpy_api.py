@@ -241,3 +241,39 @@ def test_axis_of_average(engine, axis):
                 pk.fuse(average)(x)
         else:
             np.testing.assert_allclose(pk.fuse(average)(x), want)
+
+
+class Replies:
+    """An object beside arrays that answers for NumPy's functions, by NEP 18."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __array_function__(self, function, types, arguments, keywords):
+        self.asked.append(function.__name__)
+        assert {type(each) for each in arguments} <= {np.ndarray, Replies, list, tuple, int}
+        return "reply"
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("read as an array")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, other: np.concatenate([x, other]),
+        lambda x, other: np.stack([x * 2, other]),
+        lambda x, other: np.where(x > 0, x, other),
+        lambda x, other: np.dot(x + 1, other),
+        lambda x, other: np.append(x + 1, other),
+        lambda x, other: np.searchsorted(x + 1, other),
+        lambda x, other: np.copyto(x[1:], other),
+        lambda x, other: np.average(x, 0, other),
+    ],
+)
+def test_other_classes_answer_for_functions(engine, function):
+    x, ours, numpys = np.linspace(-1, 1, 5000), Replies(), Replies()
+    fused = pk.fuse(function)
+    for _ in range(3):
+        assert fused(x, ours) == function(x, numpys) == "reply"
+    assert ours.asked == numpys.asked

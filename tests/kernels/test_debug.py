@@ -318,8 +318,10 @@ def test_names_of_device_variables():
     __device__ Pair make(int x, int y) { return {x, y}; }
     __constant__ Box<int, 3> box;
     template <class T> __device__ T templated;
+    __device__ int last;
+    struct Late { int x; };
     """
-    names = "a unused b d unnamed list e grid pair box"
+    names = "a unused b d unnamed list e grid pair box last"
     assert cuda_to_cpp.variables(text) == names.split()
 
 

@@ -42,12 +42,16 @@ class CodeUses(NamedTuple):
         The globals that it reads or assigns.
     attributes
         The attributes that it reads.
+    assigned_attributes
+        The attributes that it assigns.
     called_globals, called_free_variables, called_attributes
         The names that it loads only to call their values.
     assigns_free_variables
         Whether it assigns variables of the functions around it.
     needs_real_globals
         Whether it uses its globals past their lookups by name.
+    takes_globals
+        Whether it may use globals by names that its code does not show, as by `eval`.
     unpacks_for_values
         Whether it calls other values than loaded names with unpacked arguments: `(f or g)(*arguments)`.
     rules
@@ -56,11 +60,13 @@ class CodeUses(NamedTuple):
 
     global_names: tuple[str, ...]
     attributes: frozenset[str]
+    assigned_attributes: frozenset[str]
     called_globals: frozenset[str]
     called_free_variables: frozenset[str]
     called_attributes: frozenset[str]
     assigns_free_variables: bool
     needs_real_globals: bool
+    takes_globals: bool
     unpacks_for_values: bool
     rules: frozenset[str]
 
@@ -73,7 +79,8 @@ class CodeUses(NamedTuple):
 def code_uses(code: CodeType) -> CodeUses:
     """Return the uses of names by code."""
     global_names, attributes, rules = dict[str, None](), set[str](), set[str]()
-    assigns_free_variables = needs_real_globals = unpacks_for_values = False
+    assigned_attributes = set[str]()
+    assigns_free_variables = needs_real_globals = takes_globals = unpacks_for_values = False
     called, loaded = set[tuple[str, str]](), set[tuple[str, str]]()
     for each in _codes(code):
         walk = _LoadWalk(each)
@@ -86,22 +93,26 @@ def code_uses(code: CodeType) -> CodeUses:
                 rules.add(rule)
             if rule in _GLOBAL_RULES:
                 global_names[value] = None
+            if rule == "store_attribute":
+                assigned_attributes.add(value)
             if rule in _LOADS:
                 (called if index in calls else loaded).add((_LOADS[rule], value))
                 if _LOADS[rule] == "attribute":
                     attributes.add(value)
             is_assignment = rule in ("store_cell_value", "delete_cell_value")
             assigns_free_variables |= is_assignment and value in each.co_freevars
-            takes_globals = rule == "load_global" and value in _TAKE_GLOBALS
+            takes_globals |= rule == "load_global" and value in _TAKE_GLOBALS
             needs_real_globals |= opcode in _PAST_LOOKUPS or takes_globals
     return CodeUses(
         tuple(global_names),
         frozenset(attributes),
+        frozenset(assigned_attributes),
         _names_of("global", called - loaded),
         _names_of("free variable", called - loaded),
         _names_of("attribute", called - loaded),
         assigns_free_variables,
         needs_real_globals,
+        takes_globals,
         unpacks_for_values,
         frozenset(rules),
     )

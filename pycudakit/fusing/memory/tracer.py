@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import sys
@@ -329,7 +330,8 @@ class Tracer(LazyArray):
         if any(issubclass(kind, LazyPandas) for kind in types):
             return NotImplemented
         trace = self.owning_trace
-        result = trace.call(function, arguments, keywords)
+        is_for_others = len(types) > 1 and any(map(_overrides_functions, types))
+        result = (trace.by_numpy if is_for_others else trace.call)(function, arguments, keywords)
         return result if trace.analysis is None else trace.returned(result)
 
     # ---- Indexing ------------------------------------------------------------------------------------
@@ -349,6 +351,13 @@ class Tracer(LazyArray):
         trace.set(self, _values_of_pandas(index), _values_of_pandas(value))
         if trace.analysis is not None:
             trace.returned(None)
+
+
+@functools.cache
+def _overrides_functions(kind: type) -> bool:
+    """Return True if a class of the user's has an `__array_function__` of its own, which NumPy is to call."""
+    own = getattr(kind, "__array_function__", None)
+    return own not in (np.ndarray.__array_function__, Tracer.__array_function__)
 
 
 def _values_of_pandas(value: Any) -> Any:

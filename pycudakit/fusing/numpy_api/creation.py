@@ -45,18 +45,12 @@ def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> A
     return full(trace, trace.resolved(shape), 1, float if dtype is None else dtype, order)
 
 
-def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+def empty_array(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+    """Stand for `np.empty`."""
     trace = trace_if_tracing()
     if trace is None or not _can_be_traced(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(trace, trace.resolved(shape), dtype, order)
-
-
-def new_array(shape: Any, dtype: Any = float, *arguments: Any, **keywords: Any) -> Any:
-    """Stand for `np.ndarray` where the body of a fused function calls it."""
-    if arguments or keywords:
-        return np.ndarray(shape, dtype, *arguments, **keywords)
-    return _empty(shape, dtype)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
@@ -121,7 +115,7 @@ _OF_ARRAYS = np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfor
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
-    np.empty: _empty,
+    np.empty: empty_array,
     np.full: _full,
     np.asarray_chkfinite: _asarray_chkfinite,
     np.take: _take,

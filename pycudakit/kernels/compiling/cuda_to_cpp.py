@@ -280,7 +280,7 @@ def reaches_barrier(name: str, words: dict[str, set[str]]) -> bool:
 
 _VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
 _NAMED_SPACE = re.compile(r"\bnamespace\s+[\w:\s]+$")
-_TYPE_BODY = re.compile(r"[^={(]*\b(?:struct|class|union|enum)\b[^={(]*(?=\{)")
+_TYPE_BODY = re.compile(r"[^;={(]*\b(?:struct|class|union|enum)\b[^;={(]*(?=\{)")
 _FUNCTION = re.compile(r"[^;{}=(\[]*\b(?!alignas\b|__\w+__\b)\w+\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -39,13 +39,13 @@
  * - can be captured in a CUDA graph, if it neither waits nor takes such storage; else it fails with
  *   PK_UNSUPPORTED while its stream is being captured.
  *
- * In a residency scope (see pk_run_plan, which is going) arguments are host addresses, and the library uses
- * the device copy of the range that they lie in. There the stream is that of pk_plan_set_stream, and a call
+ * In a residency scope (see pk_run_in_residency_scope, which is going) arguments are host addresses, and the library uses
+ * the device copy of the range that they lie in. There the stream is that of pk_residency_set_stream, and a call
  * whose arrays are all resident is asynchronous after that. Entries for memory, streams, events and modules
  * that outlive a call have rules of their own (see there).
  *
  * The CPU library has no device memory. It refuses PK_ON_DEVICE with PK_INVALID_ARGUMENT, of buffers and in
- * pk_plan_import with PK_UNSUPPORTED, and its residency scopes keep nothing.
+ * pk_residency_import with PK_UNSUPPORTED, and its residency scopes keep nothing.
  */
 #ifndef PYCUDAKIT_H
 #define PYCUDAKIT_H
@@ -351,25 +351,25 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
  * All entries that compute use resident ranges by themselves, but for pk_unique_*, which reads and writes
  * host memory. pk_extent, and the host's part of other calls, download the ranges that they read. Parameters
  * are not looked up: before a call reads a range as weights of a filter, ranks, a lookup table or index
- * pairs, and before the caller reads it, pk_plan_download copies it to the host. After other code has written
- * to the host memory, the caller calls pk_plan_invalidate.
+ * pairs, and before the caller reads it, pk_residency_download copies it to the host. After other code has written
+ * to the host memory, the caller calls pk_residency_invalidate.
  *
  * An operand uses the device copy if it is aligned and in native byte order, and the call runs on the scope's
  * device alone; most entries need a dense one, too. Otherwise the call goes through host memory, and the
  * library downloads and invalidates the ranges that it needs. */
-typedef int32_t (*pk_plan_body)(void *context);
+typedef int32_t (*pk_residency_body)(void *context);
 
 /* Runs body(context) on the calling thread in a residency scope. Ranges that become resident meanwhile are
  * dropped when it returns, and data that only the device has are lost. If it returns anything but 0, the call
  * fails with PK_INTERRUPTED. Scopes may nest: new ranges belong to the innermost one, and calls see the
  * ranges of all. Work that a nested scope has enqueued comes after that of the scopes around it, and before
- * their later work. The outermost call does not wait for the stream of pk_plan_set_stream. */
-PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
+ * their later work. The outermost call does not wait for the stream of pk_residency_set_stream. */
+PK_API int32_t pk_run_in_residency_scope(pk_residency_body body, void *context);
 
 /* Sets the device of the thread's innermost scope, for ranges that become resident later; by default it is
  * device 0. Fails with PK_INVALID_ARGUMENT outside of a scope, and if there is no such device: the CPU
  * library has none. */
-PK_API int32_t pk_plan_set_device(int64_t device);
+PK_API int32_t pk_residency_set_device(int64_t device);
 
 /* Enqueues the later calls of the innermost scope in `stream`, a cudaStream_t of the caller, if all of their
  * arrays are resident on the scope's device and the entry supports it. Such calls return without waiting, and
@@ -377,7 +377,7 @@ PK_API int32_t pk_plan_set_device(int64_t device);
  * data of up to 64 KiB that goes up to a range, weights of filters and long programs are then uploaded
  * through kernel parameters; report.bytes_up counts the ranges alone. 0 waits for the stream, and ends this.
  * Fails with PK_INVALID_ARGUMENT outside of a scope; in the CPU library it has no effect. */
-PK_API int32_t pk_plan_set_stream(uint64_t stream);
+PK_API int32_t pk_residency_set_stream(uint64_t stream);
 
 /* The intent of a resident range. */
 enum {
@@ -391,7 +391,7 @@ enum {
  * room in PYCUDAKIT_PLAN_MEMORY or on the device, and in the CPU library. Fails with PK_INVALID_ARGUMENT if
  * the range overlaps a resident one. The caller drops the range before its memory is reused for something
  * else. */
-PK_API int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident);
+PK_API int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident);
 
 /* Which copy of an imported range is valid. */
 enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
@@ -399,38 +399,38 @@ enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
 /* Makes a range of host memory resident, with device memory of the caller as its copy: `bytes` bytes at
  * `device_address`, on any device, which calls on that device read and write in place, and which is never
  * freed. Waits for the work in `stream`, a cudaStream_t, unless that is 0. Sets *device to the index of that
- * device. The host memory is touched by pk_plan_download, and by calls that cannot use the device copy; else
+ * device. The host memory is touched by pk_residency_download, and by calls that cannot use the device copy; else
  * it may be untouched pages, whose address is a name for the device memory. Fails with PK_INVALID_ARGUMENT
  * outside of a scope, if the range overlaps a resident one, or if `device_address` is not device memory; with
  * PK_UNSUPPORTED in the CPU library. */
-PK_API int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
+PK_API int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
                               int32_t valid, int32_t *device);
 
 /* The next four functions act on the resident range that contains `address`. Without one, they do nothing. */
 
 /* Copies the range to host memory, if only the device copy is valid. Then both are. */
-PK_API int32_t pk_plan_download(uint64_t address, const pk_options *options, pk_report *report);
+PK_API int32_t pk_residency_download(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Copies the range to the device, if only the host copy is valid. Then both are. For an imported range,
  * before it is dropped. */
-PK_API int32_t pk_plan_upload(uint64_t address, const pk_options *options, pk_report *report);
+PK_API int32_t pk_residency_upload(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Marks the device copy as stale and the host copy as valid, after a write to host memory. */
-PK_API int32_t pk_plan_invalidate(uint64_t address);
+PK_API int32_t pk_residency_invalidate(uint64_t address);
 
 /* Ends the residency of the range. Data that only the device has are lost, except in imported memory. */
-PK_API int32_t pk_plan_drop(uint64_t address);
+PK_API int32_t pk_residency_drop(uint64_t address);
 
 /* Gets the source of a fused kernel to compile. Programs over resident ranges are interpreted until one has
  * done enough work to be worth compiling. *bytes is the size of the oldest request's source, or 0 if there is
  * none, as in the CPU library. If `size` is enough for it, `source` is filled: complete C++ for NVRTC, with a
  * kernel named `pass`. *kernel is the number of the request. */
-PK_API int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel);
+PK_API int32_t pk_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel);
 
 /* Installs the compiled image of a request, which NVRTC made without contraction (-fmad=false). The library
  * copies it. An image of 0 bytes means that there is none, and the program goes on being interpreted. Results
  * have the same bits either way. pk_release forgets all images and requests. */
-PK_API int32_t pk_plan_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes);
+PK_API int32_t pk_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes);
 
 /* ---- Elementwise programs ------------------------------------------------------------------------- */
 

@@ -84,7 +84,7 @@ class RequestBuffers::OnDevice {
             return;
         }
         const StreamOrder order = is_small ? StreamOrder(stream()) : std::nullopt;
-        memory_ = DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::plan);
+        memory_ = DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::resident);
         has_memory_ = memory_.d_memory() != nullptr;
         device_buffers_.set_memory(memory_.d_memory(), is_small ? run_stream_->pinned() : nullptr);
     }

@@ -345,7 +345,7 @@ LIMITS = np.dtype(
 )
 
 
-PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+RESIDENCY_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 _first_char: Any = ctypes.c_char.from_buffer
@@ -500,17 +500,17 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(BINDING), _SIZE, _in(BUFFER), _SIZE, _in(STOP), _SIZE, _in(np.uint64), _SIZE_OUT),
         *_OPTIONS_AND_REPORT,
     ),
-    "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
-    "pk_plan_set_device": (_SIZE,),
-    "pk_plan_make_resident": (_ADDRESS, _SIZE, _INT32, _INT32_OUT),
-    "pk_plan_import": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT32, _INT32_OUT),
-    "pk_plan_set_stream": (_ADDRESS,),
-    "pk_plan_upload": (_ADDRESS, *_OPTIONS_AND_REPORT),
-    "pk_plan_download": (_ADDRESS, *_OPTIONS_AND_REPORT),
-    "pk_plan_invalidate": (_ADDRESS,),
-    "pk_plan_drop": (_ADDRESS,),
-    "pk_plan_jit_request": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
-    "pk_plan_jit_install": (_ADDRESS, _in(np.uint8), _SIZE),
+    "pk_run_in_residency_scope": (RESIDENCY_BODY, ctypes.c_void_p),
+    "pk_residency_set_device": (_SIZE,),
+    "pk_residency_add": (_ADDRESS, _SIZE, _INT32, _INT32_OUT),
+    "pk_residency_import": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT32, _INT32_OUT),
+    "pk_residency_set_stream": (_ADDRESS,),
+    "pk_residency_upload": (_ADDRESS, *_OPTIONS_AND_REPORT),
+    "pk_residency_download": (_ADDRESS, *_OPTIONS_AND_REPORT),
+    "pk_residency_invalidate": (_ADDRESS,),
+    "pk_residency_drop": (_ADDRESS,),
+    "pk_jit_request": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
+    "pk_jit_install": (_ADDRESS, _in(np.uint8), _SIZE),
     **{f"pk_select_{suffix}": _select_signature(dtype) for suffix, dtype in SORTED.items()},
     "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), *_OPTIONS_AND_REPORT),
     "pk_histogram": (

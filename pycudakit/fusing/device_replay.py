@@ -170,9 +170,9 @@ class CapturedCall:
         self._owners: list[Array] = []  # the shadow allocations
         self._ranges: dict[int, int] = {}  # sizes of the resident buffers, by address
         self._stream = ctypes.c_uint64()
-        self._steps = [self._entry("pk_plan_set_stream", self._stream)]
+        self._steps = [self._entry("pk_residency_set_stream", self._stream)]
         if signature.device != 0:
-            self._steps.insert(0, self._entry("pk_plan_set_device", ctypes.c_int64(signature.device)))
+            self._steps.insert(0, self._entry("pk_residency_set_device", ctypes.c_int64(signature.device)))
         self._drops: list[Callable[[], bool]] = []  # pending: the scope's end drops all anyway
         self._entry_arguments: list[Array] = []  # the entries' array arguments
         self._is_valid = True
@@ -202,7 +202,7 @@ class CapturedCall:
             ctypes.c_int32(intent),
             ctypes.byref(became_resident),
         )
-        make_resident = self._entry("pk_plan_make_resident", *arguments)
+        make_resident = self._entry("pk_residency_add", *arguments)
         self._add(lambda: make_resident() and became_resident.value == 1)
 
     def on_imported(self, address: int, size: int, device_address: int, valid: int) -> None:
@@ -213,7 +213,7 @@ class CapturedCall:
         address_argument, device_of = ctypes.c_uint64(), ctypes.c_int32()
         arguments = ctypes.c_uint64(address), ctypes.c_int64(size), address_argument, ctypes.c_uint64(0)
         import_buffer = self._entry(
-            "pk_plan_import", *arguments, ctypes.c_int32(valid), ctypes.byref(device_of)
+            "pk_residency_import", *arguments, ctypes.c_int32(valid), ctypes.byref(device_of)
         )
 
         def step() -> bool:
@@ -225,7 +225,7 @@ class CapturedCall:
     def on_dropped(self, address: int) -> None:
         """Record that a buffer was dropped."""
         if self._ranges.pop(address, None) is not None:
-            self._drops.append(self._entry("pk_plan_drop", ctypes.c_uint64(address)))
+            self._drops.append(self._entry("pk_residency_drop", ctypes.c_uint64(address)))
 
     def on_allocated(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
         """Record a new array, allocated on the device of the first argument."""

@@ -1,9 +1,9 @@
 """Fixtures of the tests of the C ABI."""
 
 import pytest
-from helpers.residency import Plan
+from helpers.residency import Scope
 
 
 @pytest.fixture
-def plan(engine):
-    return Plan(engine)
+def scope(engine):
+    return Scope(engine)

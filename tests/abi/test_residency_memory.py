@@ -1,4 +1,4 @@
-"""Plans: invalid calls, imported memory, streams, memory budgets, and calls that fail."""
+"""Residency scopes: invalid calls, imported memory, streams, memory budgets, and calls that fail."""
 
 import ctypes
 
@@ -13,9 +13,9 @@ from pycudakit import errors
 from pycudakit._native import abi
 
 
-def test_errors(plan):
+def test_errors(scope):
     x, kept = np.zeros(100), ctypes.c_int32(-1)
-    keep, at = plan.library.pk_plan_make_resident, x.ctypes.data
+    keep, at = scope.library.pk_residency_add, x.ctypes.data
     bad = [(0, 8, 0), (at, 0, 0), (at, -8, 0), (at, 8, -1), (at, 8, 3), (2**64 - 4, 8, 0)]
     for arguments in bad:
         with pytest.raises(errors.InvalidArgument):
@@ -23,41 +23,41 @@ def test_errors(plan):
     with pytest.raises(errors.InvalidArgument, match="is_resident is a null"):
         keep(at, 8, 0, None)
     with pytest.raises(errors.InvalidArgument, match="body is a null"):
-        plan.library.pk_run_plan(abi.PLAN_BODY(), None)
+        scope.library.pk_run_in_residency_scope(abi.RESIDENCY_BODY(), None)
     keep(at, 8, 0, ctypes.byref(kept))
-    assert kept.value == 0  # there is no plan
-    if plan.is_cuda:
-        with pytest.raises(errors.InvalidArgument, match="no plan runs on this thread"):
-            plan.library.pk_plan_set_stream(1)
-    assert plan.fetch(x) == (0, 0)
-    plan.changed(x)
-    plan.drop(x)
+    assert kept.value == 0  # there is no scope
+    if scope.is_cuda:
+        with pytest.raises(errors.InvalidArgument, match="no residency scope runs on this thread"):
+            scope.library.pk_residency_set_stream(1)
+    assert scope.fetch(x) == (0, 0)
+    scope.changed(x)
+    scope.drop(x)
 
 
 @pytest.mark.parametrize("size", [1, SMALL, pytest.param(LARGE, marks=pytest.mark.smoke), 5_000_000])
-def test_calls_in_a_line(plan, size):
+def test_calls_in_a_line(scope, size):
     """Calls on resident arrays are enqueued; calls that involve the host come after them."""
     x, y, out = np.abs(numbers(size)) + 1, np.abs(numbers(size)), np.zeros(size, np.float32)
 
     def body():
-        plan.library.pk_plan_set_stream(1)
-        a, t, u = plan.keep(x), plan.temporary(size), plan.temporary(size)
-        plan.evaluate("add", t, a, y)  # which goes up
+        scope.library.pk_residency_set_stream(1)
+        a, t, u = scope.keep(x), scope.temporary(size), scope.temporary(size)
+        scope.evaluate("add", t, a, y)  # which goes up
         for _ in range(20):
-            report = plan.evaluate("multiply", u, t, t)
-            assert (report["bytes_up"], report["bytes_down"]) == (0, 0) or not plan.is_cuda
-            plan.evaluate("add", t, u, t)
-            plan.evaluate("divide", t, t, u)
-        total, _ = plan.sum(t)
-        plan.evaluate("add", out, t, u)
-        plan.library.pk_plan_set_stream(0)
-        plan.fetch(t)
+            report = scope.evaluate("multiply", u, t, t)
+            assert (report["bytes_up"], report["bytes_down"]) == (0, 0) or not scope.is_cuda
+            scope.evaluate("add", t, u, t)
+            scope.evaluate("divide", t, t, u)
+        total, _ = scope.sum(t)
+        scope.evaluate("add", out, t, u)
+        scope.library.pk_residency_set_stream(0)
+        scope.fetch(t)
         in_all = t.sum(dtype=np.float64)
         assert abs(total - in_all) <= 1e-9 * np.abs(t).sum(dtype=np.float64)
-        assert plan.fetch(u) == (0, u.nbytes if plan.is_cuda else 0)
+        assert scope.fetch(u) == (0, u.nbytes if scope.is_cuda else 0)
         assert (out == t + u).all()
 
-    plan.run(body)
+    scope.run(body)
     t = x + y
     for _ in range(20):
         u = t * t
@@ -66,8 +66,8 @@ def test_calls_in_a_line(plan, size):
 
 
 @pytest.mark.parametrize("size", [1, SMALL, LARGE])
-def test_lent_memory(plan, size):
-    if not plan.is_cuda:
+def test_lent_memory(scope, size):
+    if not scope.is_cuda:
         pytest.skip("it has no device memory")
     cupy = pytest.importorskip("cupy")
     values, result, other = numbers(size), cupy.zeros(size, np.float32), cupy.zeros(size, np.float32)
@@ -75,98 +75,98 @@ def test_lent_memory(plan, size):
     x, out, sent = (np.full(size, 77, np.float32) for _ in range(3))
 
     def body():
-        plan.lend(x, home)
-        plan.lend(out, result)
-        report = plan.evaluate("add", out, x, x)
-        plan.up(report, 0)
+        scope.lend(x, home)
+        scope.lend(out, result)
+        report = scope.evaluate("add", out, x, x)
+        scope.up(report, 0)
         assert report["bytes_down"] <= NOTES
         assert (x == 77).all()
         assert (out == 77).all()
-        assert plan.send(out) == (0, 0)
-        assert plan.fetch(x) == (0, x.nbytes)
+        assert scope.send(out) == (0, 0)
+        assert scope.fetch(x) == (0, x.nbytes)
         assert np.array_equal(x, values)
-        plan.lend(sent, other, abi.IMPORT_HOST_VALID)
-        assert plan.send(sent) == (sent.nbytes, 0)
-        plan.drop(sent)
+        scope.lend(sent, other, abi.IMPORT_HOST_VALID)
+        assert scope.send(sent) == (sent.nbytes, 0)
+        scope.drop(sent)
         with pytest.raises(errors.InvalidArgument, match="overlaps"):
-            plan.lend(x[:1], home)
+            scope.lend(x[:1], home)
 
-    plan.run(body)
+    scope.run(body)
     assert np.array_equal(cupy.asnumpy(result), values + values)
     assert (cupy.asnumpy(other) == 77).all()
 
 
-def test_errors_of_lending(plan):
+def test_errors_of_lending(scope):
     x, device = np.zeros(100), ctypes.c_int32(-1)
-    lend, at = plan.library.pk_plan_import, x.ctypes.data
+    lend, at = scope.library.pk_residency_import, x.ctypes.data
     bad = [(0, 8, at, 0, 0), (at, 0, at, 0, 0), (at, 8, 0, 0, 0), (at, 8, at, 0, 2), (at, 8, 2**64 - 4, 0, 0)]
     for arguments in bad:
         with pytest.raises(errors.InvalidArgument):
-            plan.run(lambda given=arguments: lend(*given, ctypes.byref(device)))
+            scope.run(lambda given=arguments: lend(*given, ctypes.byref(device)))
     with pytest.raises(errors.InvalidArgument, match="device is a null"):
         lend(at, 8, at, 0, 0, None)
-    kind, text = (errors.InvalidArgument, "no plan") if plan.is_cuda else (errors.Unsupported, "no devices")
+    kind, text = (errors.InvalidArgument, "no scope") if scope.is_cuda else (errors.Unsupported, "no devices")
     with pytest.raises(kind, match=text):
         lend(at, 8, at, 0, 1, ctypes.byref(device))
-    assert plan.send(x) == (0, 0)
+    assert scope.send(x) == (0, 0)
     assert device.value == -1
 
 
-def test_the_device_of_a_plan(plan):
-    be_on, count = plan.library.pk_plan_set_device, len(pk.devices()) if plan.is_cuda else 0
+def test_the_device_of_a_plan(scope):
+    be_on, count = scope.library.pk_residency_set_device, len(pk.devices()) if scope.is_cuda else 0
     for device in (-1, count, 2**40):
         with pytest.raises(errors.InvalidArgument, match="device"):
-            plan.run(lambda at=device: be_on(at))
-    if plan.is_cuda:
-        with pytest.raises(errors.InvalidArgument, match="no plan"):
+            scope.run(lambda at=device: be_on(at))
+    if scope.is_cuda:
+        with pytest.raises(errors.InvalidArgument, match="no scope"):
             be_on(0)
-        plan.run(lambda: be_on(0))
+        scope.run(lambda: be_on(0))
 
 
-def test_calls_on_the_device_of_a_plan(plan):
-    """Calls on the plan's device use its ranges, and calls on other devices go through host memory."""
-    if not plan.is_cuda or len(pk.devices()) < 2:
+def test_calls_on_the_device_of_a_plan(scope):
+    """Calls on the scope's device use its ranges, and calls on other devices go through host memory."""
+    if not scope.is_cuda or len(pk.devices()) < 2:
         pytest.skip("needs two GPUs")
     x, out = numbers(LARGE), np.zeros(LARGE, np.float32)
 
     def on(device):
         index, options = np.array([device], np.int64), np.zeros(1, abi.OPTIONS)
         options["devices"], options["device_count"] = index.ctypes.data, 1
-        report = plan.evaluate("add", out, x, x, options=options)
+        report = scope.evaluate("add", out, x, x, options=options)
         assert np.array_equal(out, x + x)
         return report["bytes_up"]
 
     def body():
-        plan.library.pk_plan_set_device(1)
-        plan.keep(x)
+        scope.library.pk_residency_set_device(1)
+        scope.keep(x)
         assert [on(1) // x.nbytes for _ in range(3)] == [1, 0, 0]
         assert [on(0) // x.nbytes for _ in range(2)] == [2, 2]  # both operands, each time
 
-    plan.run(body)
+    scope.run(body)
 
 
-def test_the_budget_of_a_plan(plan):
-    """A plan reports the budget, whether or not it was needed before."""
+def test_the_budget_of_a_plan(scope):
+    """A scope reports the budget, whether or not it was needed before."""
     memory = np.zeros(1, abi.MEMORY)
-    plan.run(lambda: plan.library.pk_memory_info(memory))
-    assert (memory["plan_budget"][0] > 0) == plan.is_cuda
+    scope.run(lambda: scope.library.pk_memory_info(memory))
+    assert (memory["plan_budget"][0] > 0) == scope.is_cuda
 
 
-def test_a_body_that_fails(plan):
+def test_a_body_that_fails(scope):
     with pytest.raises(errors.Interrupted, match="returned 3"):
-        plan.library.pk_run_plan(abi.PLAN_BODY(lambda _context: 3), None)
+        scope.library.pk_run_in_residency_scope(abi.RESIDENCY_BODY(lambda _context: 3), None)
     context = np.zeros(1, np.int64)
 
     def body(at):
         ctypes.c_int64.from_address(at).value = 5
         return 0
 
-    plan.library.pk_run_plan(abi.PLAN_BODY(body), context.ctypes.data)
+    scope.library.pk_run_in_residency_scope(abi.RESIDENCY_BODY(body), context.ctypes.data)
     assert context[0] == 5
 
 
-def test_passes_to_compile(plan):
-    wanted, compiled = plan.library.pk_plan_jit_request, plan.library.pk_plan_jit_install
+def test_passes_to_compile(scope):
+    wanted, compiled = scope.library.pk_jit_request, scope.library.pk_jit_install
     bytes_, number = ctypes.c_int64(-1), ctypes.c_uint64()
     nothing = np.zeros(0, np.uint8)
     for arguments in [(nothing, -1, bytes_, number), (nothing, 0, None, number), (nothing, 0, bytes_, None)]:
@@ -177,14 +177,14 @@ def test_passes_to_compile(plan):
 
     x, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
     pk.release()  # requests of other tests
-    with pk.tuned(**({"worth_compiling": 6000} if plan.is_cuda else {})):
+    with pk.tuned(**({"worth_compiling": 6000} if scope.is_cuda else {})):
         for _ in range(2):  # of two and four instructions
             wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
             assert bytes_.value == 0
-            plan.run(lambda: (plan.evaluate("sqrt", out, x), plan.evaluate("add", out, x, x)))
+            scope.run(lambda: (scope.evaluate("sqrt", out, x), scope.evaluate("add", out, x, x)))
     wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
-    assert (bytes_.value != 0) == plan.is_cuda
-    if plan.is_cuda:
+    assert (bytes_.value != 0) == scope.is_cuda
+    if scope.is_cuda:
         source = np.zeros(bytes_.value, np.uint8)
         wanted(source[:-1], len(source) - 1, ctypes.byref(bytes_), ctypes.byref(number))
         assert not source.any(), "there was no room for it"
@@ -196,36 +196,36 @@ def test_passes_to_compile(plan):
     compiled(number.value, nothing, 0)
     wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
     assert bytes_.value == 0
-    plan.run(lambda: plan.evaluate("add", out, x, x))
+    scope.run(lambda: scope.evaluate("add", out, x, x))
     assert np.array_equal(out, x + x)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 100), (10, 20), (99, 150), (-5, 1), (-5, 150)])
-def test_ranges_that_overlap(plan, start, end):
-    if not plan.is_cuda:
+def test_ranges_that_overlap(scope, start, end):
+    if not scope.is_cuda:
         pytest.skip("it keeps nothing")
     memory = np.zeros(500, np.uint8)
 
     def body():
-        plan.keep(memory[200:300])
+        scope.keep(memory[200:300])
         with pytest.raises(errors.InvalidArgument, match="overlaps"):
-            plan.keep(memory[200 + start : 200 + end])
-        plan.keep(memory[190:200])
-        plan.keep(memory[300:310])
+            scope.keep(memory[200 + start : 200 + end])
+        scope.keep(memory[190:200])
+        scope.keep(memory[300:310])
 
-    plan.run(body)
+    scope.run(body)
 
 
-def test_plans_memory_is_counted_and_kept(plan):
-    if not plan.is_cuda:
+def test_plans_memory_is_counted_and_kept(scope):
+    if not scope.is_cuda:
         pytest.skip("it keeps nothing")
     pk.release()
     assert pk.memory_info().plan_bytes == 0
     x = np.zeros(1 << 20)
-    plan.run(lambda: plan.keep(x))
+    scope.run(lambda: scope.keep(x))
     kept = pk.memory_info()
     assert x.nbytes <= kept.plan_bytes <= kept.plan_budget
-    plan.run(lambda: plan.keep(x))
+    scope.run(lambda: scope.keep(x))
     assert pk.memory_info().plan_bytes == kept.plan_bytes
     pk.release()
     assert pk.memory_info().plan_bytes == 0
@@ -240,57 +240,57 @@ arrays = [np.zeros(1 << 20, np.uint8) for _ in range(4)]
 kept = [ctypes.c_int32(-1) for _ in arrays]
 def body(_context):
     for array, found in zip(arrays, kept):
-        library.pk_plan_make_resident(array.ctypes.data, array.nbytes, 0, ctypes.byref(found))
+        library.pk_residency_add(array.ctypes.data, array.nbytes, 0, ctypes.byref(found))
     return 0
-library.pk_run_plan(abi.PLAN_BODY(body), None)
+library.pk_run_in_residency_scope(abi.RESIDENCY_BODY(body), None)
 info = pk.memory_info()
 print([found.value for found in kept], info.plan_bytes, info.plan_budget)
 """
 
 
 @pytest.mark.parametrize("budget", ["2M", "0", "1000"])
-def test_the_budget_of_plans(plan, engine, budget):
+def test_the_budget_of_scopes(scope, engine, budget):
     printed = python(BUDGET.format(engine=engine), env={"PYCUDAKIT_PLAN_MEMORY": budget})
-    number = 2 if budget == "2M" and plan.is_cuda else 0
+    number = 2 if budget == "2M" and scope.is_cuda else 0
     bytes_ = {"2M": 2 << 20, "0": 0, "1000": 1000}[budget] if pk.engines()["cuda"].available else 0
     assert printed == f"{[1] * number + [0] * (4 - number)} {number << 20} {bytes_}"
 
 
 FAULTS = """
 import ctypes
-from helpers.residency import Plan, numbers
+from helpers.residency import Scope, numbers
 from pycudakit import errors
 from pycudakit._native import abi
-plan = Plan("cuda")
+scope = Scope("cuda")
 x, size = numbers(300_000), 300_000
 failed = 0
 def trial(call):
     global failed
-    kept, out = plan.keep(x.copy()), np.zeros(size, np.float32)
-    t = plan.temporary(size)
+    kept, out = scope.keep(x.copy()), np.zeros(size, np.float32)
+    t = scope.temporary(size)
     os.environ["PYCUDAKIT_FAIL_CUDA_CALL"] = str(call)
     try:
-        plan.evaluate("add", t, kept, kept)
-        plan.evaluate("add", t, t, kept)
-        plan.fetch(t)
+        scope.evaluate("add", t, kept, kept)
+        scope.evaluate("add", t, t, kept)
+        scope.fetch(t)
         assert (t == 3 * x).all()
     except errors.Error:
         failed += 1
     del os.environ["PYCUDAKIT_FAIL_CUDA_CALL"]
-    plan.evaluate("add", out, kept, kept)
+    scope.evaluate("add", out, kept, kept)
     assert (out == 2 * x).all()
-    plan.evaluate("add", t, kept, kept)
-    plan.fetch(t)
+    scope.evaluate("add", t, kept, kept)
+    scope.fetch(t)
     assert (t == 2 * x).all()
-    plan.drop(kept)
-    plan.drop(t)
+    scope.drop(kept)
+    scope.drop(t)
 def body():
     for call in [*range(1, 40), 10_000]:
         trial(call)
-plan.run(body)
+scope.run(body)
 print(failed > 5)
 """
 
 
-def test_calls_that_fail(plan):
-    fail_each_call(plan, FAULTS)
+def test_calls_that_fail(scope):
+    fail_each_call(scope, FAULTS)

@@ -20,36 +20,36 @@ def key_of(array):
     return f"{array.dtype.kind}{8 * array.itemsize}"
 
 
-def sort(plan, a, out):
+def sort(scope, a, out):
     report, key = np.zeros(1, abi.REPORT), key_of(a)
     given = [each.view(abi.SORTED[key]) for each in (a, out)]
-    getattr(plan.library, f"pk_sort_{key}")(*given, *a.shape, np.zeros(1, abi.OPTIONS), report)
+    getattr(scope.library, f"pk_sort_{key}")(*given, *a.shape, np.zeros(1, abi.OPTIONS), report)
     return report[0]
 
 
-def argsort(plan, a, order, descending=0):
+def argsort(scope, a, order, descending=0):
     report, key = np.zeros(1, abi.REPORT), key_of(a)
-    getattr(plan.library, f"pk_argsort_{key}")(
+    getattr(scope.library, f"pk_argsort_{key}")(
         *(a.view(abi.SORTED[key]), order, *a.shape, order.shape[1], descending),
         *(np.zeros(1, abi.OPTIONS), report),
     )
     return report[0]
 
 
-def search(plan, a, values, places, right=0):
+def search(scope, a, values, places, right=0):
     report, key = np.zeros(1, abi.REPORT), key_of(a)
     sorted_, sought = (each.view(abi.SORTED[key]) for each in (a, values))
-    getattr(plan.library, f"pk_searchsorted_{key}")(
+    getattr(scope.library, f"pk_searchsorted_{key}")(
         *(sorted_, a.size, sought, places, values.size, right, np.zeros(1, abi.OPTIONS), report)
     )
     return report[0]
 
 
-def take(plan, a, indices, out, each=0):
+def take(scope, a, indices, out, each=0):
     """Take from the rows of `a`, with the same indices for all rows or with each row's own."""
     report = np.zeros(1, abi.REPORT)
     dense = [array.reshape(-1).view(np.uint8) for array in (a, out)]
-    plan.library.pk_take(
+    scope.library.pk_take(
         *(dense[0], *a.shape, a.itemsize, indices, indices.shape[-1], each, dense[1]),
         *(np.zeros(1, abi.OPTIONS), report),
     )
@@ -66,9 +66,9 @@ def made(shape, dtype):
     return a
 
 
-def moved(plan, report, up, down):
-    plan.up(report, up)
-    assert report["bytes_down"] == (down if plan.is_cuda else 0)
+def moved(scope, report, up, down):
+    scope.up(report, up)
+    assert report["bytes_down"] == (down if scope.is_cuda else 0)
 
 
 SHAPES = {
@@ -87,13 +87,13 @@ SHAPES = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.uint8, np.float16])
 @pytest.mark.parametrize("shape", SHAPES)
 @in_plan
-def test_sorts(plan, shape, dtype, kind):
+def test_sorts(scope, shape, dtype, kind):
     x = made(SHAPES[shape], dtype)
-    wanted, a, out = np.zeros_like(x), plan.keep(x.copy()), plan.keep(np.full_like(x, 77), KINDS[kind])
-    sort(plan, x, wanted)
+    wanted, a, out = np.zeros_like(x), scope.keep(x.copy()), scope.keep(np.full_like(x, 77), KINDS[kind])
+    sort(scope, x, wanted)
     for goes_up in (a.nbytes, 0):
-        moved(plan, sort(plan, a, out), goes_up, out.nbytes if kind == "result" else 0)
-    assert fetched(plan, out) == (out.nbytes if plan.is_cuda and kind != "result" else 0)
+        moved(scope, sort(scope, a, out), goes_up, out.nbytes if kind == "result" else 0)
+    assert fetched(scope, out) == (out.nbytes if scope.is_cuda and kind != "result" else 0)
     assert same_bits(out, wanted)
 
 
@@ -101,61 +101,61 @@ def test_sorts(plan, shape, dtype, kind):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 @pytest.mark.parametrize("shape", SHAPES)
 @in_plan
-def test_orders(plan, shape, dtype, descending):
+def test_orders(scope, shape, dtype, descending):
     x = made(SHAPES[shape], dtype)
-    a = plan.keep(x.copy())
+    a = scope.keep(x.copy())
     for kept in sorted({x.shape[1], 1}):
         wanted = np.zeros((x.shape[0], kept), np.int64)
-        argsort(plan, x, wanted, descending)
-        order = plan.temporary(wanted.shape, np.int64)
-        report = argsort(plan, a, order, descending)
+        argsort(scope, x, wanted, descending)
+        order = scope.temporary(wanted.shape, np.int64)
+        report = argsort(scope, a, order, descending)
         assert report["bytes_down"] == 0
-        assert fetched(plan, order) == (order.nbytes if plan.is_cuda else 0)
+        assert fetched(scope, order) == (order.nbytes if scope.is_cuda else 0)
         assert same_bits(order, wanted)
-        plan.drop(order)
+        scope.drop(order)
         order[...] = 77
-        moved(plan, argsort(plan, a, order, descending), 0, order.nbytes)  # which has no home
+        moved(scope, argsort(scope, a, order, descending), 0, order.nbytes)  # which has no home
         assert same_bits(order, wanted)
 
 
 @pytest.mark.smoke
 @in_plan
-def test_computed_ranges_are_sorted(plan):
+def test_computed_ranges_are_sorted(scope):
     x = made((200, 500), np.float32)
-    t, s, out, wanted = plan.temporary(x.shape), plan.temporary(x.shape), np.zeros_like(x), np.zeros_like(x)
-    plan.evaluate("add", t, x, x)
-    moved(plan, sort(plan, t, s), 0, 0)
-    plan.up(plan.evaluate("add", out, s, s), 0)
-    sort(plan, x + x, wanted)
+    t, s, out, wanted = scope.temporary(x.shape), scope.temporary(x.shape), np.zeros_like(x), np.zeros_like(x)
+    scope.evaluate("add", t, x, x)
+    moved(scope, sort(scope, t, s), 0, 0)
+    scope.up(scope.evaluate("add", out, s, s), 0)
+    sort(scope, x + x, wanted)
     assert_values(out, wanted + wanted)  # NaN of a sum has other bits on a GPU
 
 
 @pytest.mark.parametrize("offset", [0, 1, 64])
 @in_plan
-def test_rows_within_a_range(plan, offset):
-    memory = plan.keep(made((1, 40_000), np.float32).reshape(-1))
+def test_rows_within_a_range(scope, offset):
+    memory = scope.keep(made((1, 40_000), np.float32).reshape(-1))
     a = memory[offset : offset + 20_000].reshape(40, 500)
     wanted, out = np.zeros_like(a), np.zeros_like(a)
-    sort(plan, a.copy(), wanted)
-    moved(plan, sort(plan, a, out), memory.nbytes, out.nbytes)
+    sort(scope, a.copy(), wanted)
+    moved(scope, sort(scope, a, out), memory.nbytes, out.nbytes)
     assert same_bits(out, wanted)
 
 
 @in_plan
-def test_sorting_over_the_host(plan):
+def test_sorting_over_the_host(scope):
     """Inputs that are not resident, or only in part, are sorted on the host, which has the newer results."""
     x = made((1, 30_000), np.float32)
-    wanted, out, twice = np.zeros_like(x), plan.temporary(x.shape), np.zeros_like(x)
-    sort(plan, x, wanted)
-    plan.evaluate("add", out, x, x)
-    sort(plan, x, out)
+    wanted, out, twice = np.zeros_like(x), scope.temporary(x.shape), np.zeros_like(x)
+    sort(scope, x, wanted)
+    scope.evaluate("add", out, x, x)
+    sort(scope, x, out)
     assert same_bits(out, wanted)
-    plan.up(plan.evaluate("add", twice, out, out), out.nbytes)
+    scope.up(scope.evaluate("add", twice, out, out), out.nbytes)
     assert_values(twice, wanted + wanted)
     y = x.copy()
-    half = plan.keep(y[:, :15_000], abi.RESIDENT_TEMPORARY)
-    plan.evaluate("add", half, x[:, :15_000], np.array(-0.0, np.float32))
-    sort(plan, y, out)
+    half = scope.keep(y[:, :15_000], abi.RESIDENT_TEMPORARY)
+    scope.evaluate("add", half, x[:, :15_000], np.array(-0.0, np.float32))
+    sort(scope, y, out)
     assert same_bits(out, wanted)
 
 
@@ -165,17 +165,17 @@ def test_sorting_over_the_host(plan):
 @pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (50, SMALL), (90_001, LARGE)])
 @in_plan
-def test_searches(plan, size, count, resident):
+def test_searches(scope, size, count, resident):
     a, values = np.sort(numbers(size, dtype=np.float64)), numbers(count, dtype=np.float64) + 0.5
     wanted, places = np.searchsorted(a, values, "right"), np.full(count, 77, np.int64)
     for array, is_kept in zip((a, values, places), resident, strict=True):
         if is_kept:
-            plan.keep(array, abi.RESIDENT_TEMPORARY if array is places else abi.RESIDENT_INPUT)
+            scope.keep(array, abi.RESIDENT_TEMPORARY if array is places else abi.RESIDENT_INPUT)
     down = 0 if resident[2] else places.nbytes
-    moved(plan, search(plan, a, values, places, 1), a.nbytes + values.nbytes, down)
+    moved(scope, search(scope, a, values, places, 1), a.nbytes + values.nbytes, down)
     again = sum(array.nbytes for array, kept in zip((a, values), resident, strict=False) if not kept)
-    moved(plan, search(plan, a, values, places, 1), again, down)
-    assert fetched(plan, places) == (places.nbytes if plan.is_cuda and resident[2] else 0)
+    moved(scope, search(scope, a, values, places, 1), again, down)
+    assert fetched(scope, places) == (places.nbytes if scope.is_cuda and resident[2] else 0)
     assert (places == wanted).all()
 
 
@@ -186,66 +186,66 @@ def test_searches(plan, size, count, resident):
 @pytest.mark.parametrize("each", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
 @in_plan
-def test_takes(plan, dtype, each, resident):
+def test_takes(scope, dtype, each, resident):
     a = numbers(30, 7000, 1, dtype=dtype)
     indices = np.random.default_rng(2).integers(-7000, 7000, (30, 900) if each else 900)
     lines, chosen = a[..., 0], indices if each else np.broadcast_to(indices, (30, 900))
     wanted, out = np.take_along_axis(lines, chosen, 1), np.full((30, 900), 77, dtype)
     for array, is_kept in zip((a, indices, out), resident, strict=True):
         if is_kept:
-            plan.keep(array, abi.RESIDENT_TEMPORARY if array is out else abi.RESIDENT_INPUT)
+            scope.keep(array, abi.RESIDENT_TEMPORARY if array is out else abi.RESIDENT_INPUT)
     down = (0 if resident[2] else out.nbytes) + RANGE * resident[1]
     given = a.reshape(30, 7000), indices
-    moved(plan, take(plan, *given, out, each), a.nbytes + indices.nbytes, down)
+    moved(scope, take(scope, *given, out, each), a.nbytes + indices.nbytes, down)
     again = sum(array.nbytes for array, kept in zip((a, indices), resident, strict=False) if not kept)
-    moved(plan, take(plan, *given, out, each), again, down)
-    fetched(plan, out)
+    moved(scope, take(scope, *given, out, each), again, down)
+    fetched(scope, out)
     assert same_bits(out, wanted)
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("wrong", [None, SMALL, -SMALL - 1, 1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)])
 @in_plan
-def test_indices_that_only_the_device_has(plan, wrong):
+def test_indices_that_only_the_device_has(scope, wrong):
     x, one = numbers(1, SMALL, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     if wrong is not None:
         one[50_001] = wrong
-    indices, out = plan.temporary(one.shape, np.int64), np.full((1, one.size), 77.0)
-    plan.evaluate("bitwise_or", indices, one, np.zeros((), np.int64))
+    indices, out = scope.temporary(one.shape, np.int64), np.full((1, one.size), 77.0)
+    scope.evaluate("bitwise_or", indices, one, np.zeros((), np.int64))
     if wrong is not None:
         with pytest.raises(
             errors.InvalidArgument, match=f"index {wrong} is out of bounds for {SMALL} elements"
         ):
-            take(plan, x, indices, out)
+            take(scope, x, indices, out)
         assert (out == 77).all()
         return
-    report = take(plan, x, indices, out)
-    moved(plan, report, x.nbytes, out.nbytes + RANGE)
+    report = take(scope, x, indices, out)
+    moved(scope, report, x.nbytes, out.nbytes + RANGE)
     assert same_bits(out[0], x[0, one])
 
 
 @in_plan
-def test_refused_indices_leave_a_resident_result(plan):
+def test_refused_indices_leave_a_resident_result(scope):
     """Nothing is written, so a result that only the device has keeps its values."""
-    x, one = plan.keep(numbers(1, SMALL, dtype=np.float64)), np.zeros(1000, np.int64)
+    x, one = scope.keep(numbers(1, SMALL, dtype=np.float64)), np.zeros(1000, np.int64)
     one[500] = SMALL
-    indices, out = plan.temporary(one.shape, np.int64), plan.temporary((1, one.size), np.float64)
-    plan.evaluate("bitwise_or", indices, one, np.zeros((), np.int64))
+    indices, out = scope.temporary(one.shape, np.int64), scope.temporary((1, one.size), np.float64)
+    scope.evaluate("bitwise_or", indices, one, np.zeros((), np.int64))
     values = numbers(1, one.size, dtype=np.float64)
-    plan.evaluate("add", out, values, values)
+    scope.evaluate("add", out, values, values)
     with pytest.raises(errors.InvalidArgument, match=f"index {SMALL} is out of bounds"):
-        take(plan, x, indices, out)
-    assert fetched(plan, out) == (out.nbytes if plan.is_cuda else 0)
+        take(scope, x, indices, out)
+    assert fetched(scope, out) == (out.nbytes if scope.is_cuda else 0)
     assert (out == values + values).all()
 
 
 # ---- Putting ----------------------------------------------------------------------------------------
 
 
-def put(plan, a, indices, values):
+def put(scope, a, indices, values):
     """Put rows into `a`."""
     report, (dense, given) = np.zeros(1, abi.REPORT), [x.reshape(-1).view(np.uint8) for x in (a, values)]
-    plan.library.pk_put(
+    scope.library.pk_put(
         *(dense, len(a), a[0].nbytes, indices.reshape(-1), indices.size, given, len(values)),
         *(np.zeros(1, abi.OPTIONS), report),
     )
@@ -258,7 +258,7 @@ def put(plan, a, indices, values):
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
 @in_plan
-def test_puts(plan, dtype, width, count, resident):
+def test_puts(scope, dtype, width, count, resident):
     """Of several values for one row the last one counts, as in NumPy."""
     a, values = numbers(30_000, width, dtype=dtype), numbers(count, width, dtype=dtype) + dtype(1)
     indices = np.random.default_rng(2).integers(-3000, 3000, 9000)
@@ -266,36 +266,36 @@ def test_puts(plan, dtype, width, count, resident):
     wanted[indices] = values[np.arange(9000) % count]
     for array, is_kept in zip((a, indices, values), resident, strict=True):
         if is_kept:
-            plan.keep(array)
-    put(plan, a, indices, values)
-    fetched(plan, a)
+            scope.keep(array)
+    put(scope, a, indices, values)
+    fetched(scope, a)
     assert same_bits(a, wanted)
 
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("wrong", [SMALL, -SMALL - 1, 1 << 62, -(1 << 63)])
 @in_plan
-def test_put_out_of_bounds_writes_nothing(plan, wrong, resident):
+def test_put_out_of_bounds_writes_nothing(scope, wrong, resident):
     a, indices = numbers(SMALL, 1, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     indices[50_001] = wrong
     before = a.copy()
     for array in (a, indices) if resident else ():
-        plan.keep(array)
+        scope.keep(array)
     with pytest.raises(errors.InvalidArgument, match=f"index {wrong} is out of bounds for {SMALL} elements"):
-        put(plan, a, indices, np.ones((1, 1)))
-    fetched(plan, a)
+        put(scope, a, indices, np.ones((1, 1)))
+    fetched(scope, a)
     assert same_bits(a, before)
 
 
-def test_elements_that_are_not_put(plan):
+def test_elements_that_are_not_put(scope):
     none = np.empty((0, 1))
-    put(plan, np.ones((3, 1)), np.empty(0, np.int64), none)
+    put(scope, np.ones((3, 1)), np.empty(0, np.int64), none)
     for a, values, text in (
         (np.ones((3, 1)), none, "nothing to put"),
         (none, np.ones((1, 1)), "to put into"),
     ):
         with pytest.raises(errors.InvalidArgument, match=text):
-            plan.library.pk_put(
+            scope.library.pk_put(
                 *(a.reshape(-1).view(np.uint8), len(a), 8, np.zeros(2, np.int64), 2),
                 *(values.reshape(-1).view(np.uint8), len(values)),
                 *(np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)),
@@ -306,29 +306,29 @@ def test_elements_that_are_not_put(plan):
 
 FAULTS = """
 import os
-from helpers.residency import Plan
+from helpers.residency import Scope
 from abi.test_residency_sort import *
-plan = Plan("cuda")
+scope = Scope("cuda")
 x, indices = made((1, 200_000), np.float32), np.random.default_rng(1).integers(-200_000, 200_000, 50_000)
 wanted, order, chosen = np.zeros_like(x), np.zeros(x.shape, np.int64), np.zeros((1, 50_000), np.float32)
-sort(plan, x, wanted)
-argsort(plan, x, order)
-take(plan, wanted, indices, chosen)
+sort(scope, x, wanted)
+argsort(scope, x, order)
+take(scope, wanted, indices, chosen)
 places = np.searchsorted(wanted[0], chosen[0])
 failed = 0
 def work(arrays):
     a, i, s, o, c, p = arrays
-    sort(plan, a, s)
-    argsort(plan, a, o)
-    take(plan, s, i, c)
-    search(plan, s.reshape(-1), c.reshape(-1), p)
+    sort(scope, a, s)
+    argsort(scope, a, o)
+    take(scope, s, i, c)
+    search(scope, s.reshape(-1), c.reshape(-1), p)
     for mine, theirs in ((s, wanted), (o, order), (c, chosen), (p, places)):
-        plan.fetch(mine)
+        scope.fetch(mine)
         assert mine.tobytes() == theirs.tobytes()
 def trial(call):
     global failed
-    arrays = [plan.keep(x.copy()), plan.keep(indices.copy())]
-    arrays += [plan.temporary(each.shape, each.dtype) for each in (wanted, order, chosen, places)]
+    arrays = [scope.keep(x.copy()), scope.keep(indices.copy())]
+    arrays += [scope.temporary(each.shape, each.dtype) for each in (wanted, order, chosen, places)]
     os.environ["PYCUDAKIT_FAIL_CUDA_CALL"] = str(call)
     try:
         work(arrays)
@@ -337,28 +337,28 @@ def trial(call):
     del os.environ["PYCUDAKIT_FAIL_CUDA_CALL"]
     work(arrays)
     for array in arrays:
-        plan.drop(array)
+        scope.drop(array)
 def body():
     for call in [*range(1, 60), 10_000]:
         trial(call)
-plan.run(body)
+scope.run(body)
 print(failed > 5)
 """
 
 
-def test_calls_that_fail(plan):
-    fail_each_call(plan, FAULTS)
+def test_calls_that_fail(scope):
+    fail_each_call(scope, FAULTS)
 
 
 @in_plan
-def test_places_that_are_known(plan):
+def test_places_that_are_known(scope):
     """With PK_TAKE_INDICES_IN_BOUNDS, indices are not checked."""
-    a, indices = plan.keep(numbers(3, 1000)), np.arange(999, -1, -1)
+    a, indices = scope.keep(numbers(3, 1000)), np.arange(999, -1, -1)
     out = np.zeros((3, 1000), np.float32)
-    take(plan, a, plan.keep(indices), out, abi.TAKE_INDICES_IN_BOUNDS)
+    take(scope, a, scope.keep(indices), out, abi.TAKE_INDICES_IN_BOUNDS)
     assert (out == a[:, ::-1]).all()
     each = np.stack([np.roll(indices, n) for n in range(3)])
-    take(plan, a, each, out, abi.TAKE_INDICES_IN_BOUNDS | abi.TAKE_BATCHED_INDICES)
+    take(scope, a, each, out, abi.TAKE_INDICES_IN_BOUNDS | abi.TAKE_BATCHED_INDICES)
     assert (out == np.take_along_axis(a, each, 1)).all()
     with pytest.raises(errors.InvalidArgument, match="flags has an unknown bit"):
-        take(plan, a, indices, out, 4)
+        take(scope, a, indices, out, 4)

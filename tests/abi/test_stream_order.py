@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from helpers.residency import LARGE, Plan, numbers
+from helpers.residency import LARGE, Scope, numbers
 
 import pycudakit as pk
 from pycudakit.fusing.memory import background_jit
@@ -43,106 +43,106 @@ class Streams:
 
 
 @pytest.fixture
-def streams(plan):
-    if not plan.is_cuda:
+def streams(scope):
+    if not scope.is_cuda:
         pytest.skip("it has no streams")
     streams = Streams()
     yield streams
     streams.wait()
 
 
-def test_calls_return_before_the_slow_kernel(plan, streams):
+def test_calls_return_before_the_slow_kernel(scope, streams):
     """Otherwise the other tests would test nothing."""
     x = numbers(LARGE)
 
     def body():
-        plan.library.pk_plan_set_stream(streams.first.ptr)
-        a, t = plan.keep(x), plan.temporary(LARGE)
-        plan.evaluate("add", t, a, a)
-        plan.evaluate("add", t, a, a)
+        scope.library.pk_residency_set_stream(streams.first.ptr)
+        a, t = scope.keep(x), scope.temporary(LARGE)
+        scope.evaluate("add", t, a, a)
+        scope.evaluate("add", t, a, a)
         streams.first.synchronize()
         streams.keep_busy(streams.first)
         began = time.perf_counter()
-        plan.evaluate("add", t, a, a)
+        scope.evaluate("add", t, a, a)
         assert time.perf_counter() - began < MILLISECONDS / 2000
         assert not streams.first.done
 
-    plan.run(body)
+    scope.run(body)
 
 
 @pytest.mark.parametrize("outer", ["first", None])
-def test_nested_plans_are_ordered(plan, streams, outer):
-    """An inner plan, on another stream, reads results of the outer one, and the other way round."""
+def test_nested_plans_are_ordered(scope, streams, outer):
+    """An inner scope, on another stream, reads results of the outer one, and the other way round."""
     x = numbers(LARGE)
     result = np.zeros(LARGE, np.float32)
 
     def body():
-        a, t, u, v, w = plan.keep(x), *(plan.temporary(LARGE) for _ in range(4))
+        a, t, u, v, w = scope.keep(x), *(scope.temporary(LARGE) for _ in range(4))
         for each in (t, u, v, w):
-            plan.evaluate("add", each, a, a)
+            scope.evaluate("add", each, a, a)
         if outer is not None:
-            plan.library.pk_plan_set_stream(streams.first.ptr)
+            scope.library.pk_residency_set_stream(streams.first.ptr)
             streams.keep_busy(streams.first)
-        plan.evaluate("add", t, u, a)  # 3 x
+        scope.evaluate("add", t, u, a)  # 3 x
 
         def inner():
-            plan.library.pk_plan_set_stream(streams.second.ptr)
-            plan.evaluate("add", u, t, t)  # 6 x
+            scope.library.pk_residency_set_stream(streams.second.ptr)
+            scope.evaluate("add", u, t, t)  # 6 x
             streams.keep_busy(streams.second)
-            plan.evaluate("add", v, u, t)  # 9 x
+            scope.evaluate("add", v, u, t)  # 9 x
 
-        plan.run(inner)
-        plan.evaluate("add", w, v, a)  # 10 x
-        plan.library.pk_plan_set_stream(0)
-        plan.fetch(w)
+        scope.run(inner)
+        scope.evaluate("add", w, v, a)  # 10 x
+        scope.library.pk_residency_set_stream(0)
+        scope.fetch(w)
         result[:] = w
 
-    plan.run(body)
+    scope.run(body)
     np.testing.assert_array_equal(result, 10 * x)
 
 
 @pytest.mark.parametrize("other", ["second", None])
-def test_memory_is_reused_in_order(plan, streams, other):
-    """Memory that was dropped while its stream is busy is not written to by another thread's plan."""
+def test_memory_is_reused_in_order(scope, streams, other):
+    """Memory that was dropped while its stream is busy is not written to by another thread's scope."""
     x, result = numbers(LARGE), np.zeros(LARGE, np.float32)
 
     def take_the_memory():
-        other_plan = Plan("cuda")
+        other_scope = Scope("cuda")
 
         def body():
             if other is not None:
-                other_plan.library.pk_plan_set_stream(streams.second.ptr)
-            b, c = other_plan.keep(numbers(LARGE)), other_plan.temporary(LARGE)
+                other_scope.library.pk_residency_set_stream(streams.second.ptr)
+            b, c = other_scope.keep(numbers(LARGE)), other_scope.temporary(LARGE)
             for _ in range(10):
-                other_plan.evaluate("subtract", c, b, b)
+                other_scope.evaluate("subtract", c, b, b)
 
         with pk.engine("cuda"):
-            other_plan.run(body)
+            other_scope.run(body)
 
     def body():
-        plan.library.pk_plan_set_stream(streams.first.ptr)
-        a, t, u = plan.keep(x), plan.temporary(LARGE), plan.temporary(LARGE)
-        plan.evaluate("add", t, a, a)
-        plan.evaluate("add", u, a, a)
+        scope.library.pk_residency_set_stream(streams.first.ptr)
+        a, t, u = scope.keep(x), scope.temporary(LARGE), scope.temporary(LARGE)
+        scope.evaluate("add", t, a, a)
+        scope.evaluate("add", u, a, a)
         streams.first.synchronize()
         streams.keep_busy(streams.first)
-        plan.evaluate("add", t, a, a)
-        plan.evaluate("add", u, t, a)  # 3 x, once the slow kernel has ended
-        plan.drop(t)
+        scope.evaluate("add", t, a, a)
+        scope.evaluate("add", u, t, a)  # 3 x, once the slow kernel has ended
+        scope.drop(t)
         thread = threading.Thread(target=take_the_memory)
         thread.start()
         thread.join()
-        plan.library.pk_plan_set_stream(0)
-        plan.fetch(u)
+        scope.library.pk_residency_set_stream(0)
+        scope.fetch(u)
         result[:] = u
 
-    plan.run(body)
+    scope.run(body)
     np.testing.assert_array_equal(result, 3 * x)
 
 
 def fill_the_kernel_cache():
-    """Run more programs than the cache of compiled kernels holds, in a plan of this thread's own."""
-    plan = Plan("cuda")
+    """Run more programs than the cache of compiled kernels holds, in a scope of this thread's own."""
+    scope = Scope("cuda")
 
     def body():
         for kind in "bhilBHILfd":
@@ -150,37 +150,37 @@ def fill_the_kernel_cache():
             names += [] if kind in "fd" else ["bitwise_and", "bitwise_or", "bitwise_xor"]
             arrays = [np.ones(10, kind)] * 16
             for name, count in itertools.product(names, range(1, 16)):
-                plan.evaluate(name, np.empty(10, kind), *arrays[:count])
+                scope.evaluate(name, np.empty(10, kind), *arrays[:count])
 
     with pk.engine("cuda"):
-        plan.run(body)
+        scope.run(body)
 
 
-def test_compiled_kernels_stay_while_launches_are_queued(plan, streams):
+def test_compiled_kernels_stay_while_launches_are_queued(scope, streams):
     """A kernel is unloaded only after the launches of it that are queued on a caller's stream."""
     if cache.why_not_cuda() is not None:
         pytest.skip("NVRTC is not installed")
     x, result = numbers(LARGE), np.zeros(LARGE, np.float32)
 
     def body():
-        plan.library.pk_plan_set_stream(streams.first.ptr)
-        a, t = plan.keep(x), plan.temporary(LARGE)
+        scope.library.pk_residency_set_stream(streams.first.ptr)
+        a, t = scope.keep(x), scope.temporary(LARGE)
         with pk.tuned(worth_compiling=1):
-            plan.evaluate("add", t, a, a)
-        background_jit.compile_requested(plan.library)
+            scope.evaluate("add", t, a, a)
+        background_jit.compile_requested(scope.library)
         background_jit.wait()
-        plan.evaluate("add", t, a, a)
+        scope.evaluate("add", t, a, a)
         streams.first.synchronize()
         streams.keep_busy(streams.first, 10 * MILLISECONDS)
-        plan.evaluate("add", t, a, a)
+        scope.evaluate("add", t, a, a)
         thread = threading.Thread(target=fill_the_kernel_cache)
         thread.start()
         thread.join()
         assert streams.first.done  # the thread has waited for the launch
-        plan.library.pk_plan_set_stream(0)
-        plan.fetch(t)
+        scope.library.pk_residency_set_stream(0)
+        scope.fetch(t)
         result[:] = t
 
     pk.release()
-    plan.run(body)
+    scope.run(body)
     np.testing.assert_array_equal(result, 2 * x)

@@ -94,7 +94,7 @@ _CTYPES = {
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "double": ctypes.c_double,
-    "pk_plan_body": abi.PLAN_BODY,
+    "pk_residency_body": abi.RESIDENCY_BODY,
 }
 
 

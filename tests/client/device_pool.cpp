@@ -109,8 +109,8 @@ void check_budgets() {
     EXPECT(DeviceBuffer(0, 7 * MIB + 1, Account::large_call).d_memory() != nullptr);
     EXPECT(device_mallocs == before);
     // PYCUDAKIT_PLAN_MEMORY is 4 MiB here.
-    EXPECT(DeviceBuffer(0, 4 * MIB, Account::plan).d_memory() != nullptr);
-    EXPECT(DeviceBuffer(0, 4 * MIB + 1, Account::plan).d_memory() == nullptr);
+    EXPECT(DeviceBuffer(0, 4 * MIB, Account::resident).d_memory() != nullptr);
+    EXPECT(DeviceBuffer(0, 4 * MIB + 1, Account::resident).d_memory() == nullptr);
     EXPECT(DeviceBuffer(0, 100 * MIB, Account::program).d_memory() != nullptr);
     EXPECT(DevicePool::of(0).unused_bytes() > 100 * MIB);
     EXPECT(DeviceBuffer(0, 200 * MIB, Account::program).d_memory() != nullptr);
@@ -165,12 +165,12 @@ void check_device_is_full() {
         const pk::Lease lease({MIB, MIB}, {0, 0}, 0, 3, call);
         EXPECT(lease.slots().size() == 3);
     }
-    DeviceBuffer(0, 2 * MIB, Account::plan);
+    DeviceBuffer(0, 2 * MIB, Account::resident);
     capacity = size_t(6 * MIB);
     DeviceBuffer program(0, 5 * MIB, Account::program);
     EXPECT(program.d_memory() != nullptr && allocated == size_t(5 * MIB));
     EXPECT(status_of([] { DeviceBuffer(0, 2 * MIB); }) == PK_OUT_OF_MEMORY);
-    EXPECT(DevicePool::of(0).allocate_if_possible(2 * MIB, std::nullopt, Account::plan).d_memory() ==
+    EXPECT(DevicePool::of(0).allocate_if_possible(2 * MIB, std::nullopt, Account::resident).d_memory() ==
            nullptr);
     {
         const pk::Lease smaller({MIB, 2 * MIB}, {0, 0}, 0, 3, call);  // one slot, of less than it asks for

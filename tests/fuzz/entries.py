@@ -270,15 +270,15 @@ def call_others():
     options, report = call()
     room, size, x = np.zeros(8, np.uint8), ctypes.c_int64(), np.ones(100)
     at = x.ctypes.data
-    library.pk_plan_make_resident(at, 8, 0, ctypes.byref(out))
+    library.pk_residency_add(at, 8, 0, ctypes.byref(out))
     with contextlib.suppress(pk.errors.InvalidArgument):  # outside of a plan
-        library.pk_plan_set_device(0)
-    for entry in (library.pk_plan_download, library.pk_plan_upload):
+        library.pk_residency_set_device(0)
+    for entry in (library.pk_residency_download, library.pk_residency_upload):
         entry(at, options, report)
-    library.pk_plan_invalidate(at)
-    library.pk_plan_drop(at)
-    library.pk_plan_jit_request(room, 8, ctypes.byref(size), ctypes.byref(number))
-    library.pk_plan_jit_install(7, room, 8)
+    library.pk_residency_invalidate(at)
+    library.pk_residency_drop(at)
+    library.pk_jit_request(room, 8, ctypes.byref(size), ctypes.byref(number))
+    library.pk_jit_install(7, room, 8)
 
 
 def call_the_rest():
@@ -294,7 +294,7 @@ def call_the_rest():
     LIBRARY.pk_pinned_return(number.value)
     LIBRARY.pk_kernel_launcher(np.zeros(1, np.uint64))
     LIBRARY.pk_open_cublas(np.frombuffer(b"/no/such/library", np.uint8), 16, ctypes.byref(size))
-    LIBRARY.pk_run_plan(abi.PLAN_BODY(lambda _: 0), None)
+    LIBRARY.pk_run_in_residency_scope(abi.RESIDENCY_BODY(lambda _: 0), None)
     x, out = np.ones(100), ctypes.c_int32()
     for name, *arguments in (
         ("pk_fail", 0),
@@ -302,8 +302,8 @@ def call_the_rest():
         ("pk_link_speed", 0, np.zeros(1, abi.LINK)),
         ("pk_tuning_info", 0, np.zeros(1, abi.TUNING)),
         ("pk_tune", 0, 1),
-        ("pk_plan_set_stream", 0),
-        ("pk_plan_import", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
+        ("pk_residency_set_stream", 0),
+        ("pk_residency_import", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
     ):
         with contextlib.suppress(pk.errors.Error):
             getattr(LIBRARY, name)(*arguments)

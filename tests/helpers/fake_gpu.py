@@ -114,12 +114,12 @@ class FakeGpu:
 
     def __getattr__(self, name):
         function = getattr(self._cpu, name)
-        if name in ("pk_last_error", "pk_plan_jit_request") or not name.startswith("pk_"):
+        if name in ("pk_last_error", "pk_jit_request") or not name.startswith("pk_"):
             return function
         return _Entry(self, name, function)
 
     def run(self, name, function, arguments):
-        if name == "pk_run_plan":
+        if name == "pk_run_in_residency_scope":
             before, outer = set(self._ranges), (self._local.device, self._local.stream)
             self._local.device = 0
             try:
@@ -205,17 +205,17 @@ class FakeGpu:
     def pk_device_count(self, count):
         count._obj.value = self._count
 
-    def pk_plan_set_device(self, device):
+    def pk_residency_set_device(self, device):
         assert 0 <= device < self._count
         self._local.device = device
 
-    def pk_plan_make_resident(self, address, size, kind, kept):
+    def pk_residency_add(self, address, size, kind, kept):
         self._ranges[address] = _Range(
             address, size, np.empty(size, np.uint8), kind == abi.RESIDENT_INPUT, False
         )
         kept._obj.value = 1
 
-    def pk_plan_import(self, address, size, source, _, valid, device):
+    def pk_residency_import(self, address, size, source, _, valid, device):
         self.imported += 1
         on_host = valid == abi.IMPORT_HOST_VALID
         self._ranges[address] = one = _Range(address, size, _bytes_at(source, size), on_host, not on_host)
@@ -229,10 +229,10 @@ class FakeGpu:
                 return one
         return None
 
-    def pk_plan_set_stream(self, stream):
+    def pk_residency_set_stream(self, stream):
         self._local.stream = stream
 
-    def pk_plan_upload(self, address, _, report):
+    def pk_residency_upload(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_host and not one.on_device:
             one.device_copy[:] = one.host
@@ -240,7 +240,7 @@ class FakeGpu:
             self.bytes_up += one.host.size
             report["bytes_up"] = one.host.size
 
-    def pk_plan_download(self, address, _, report):
+    def pk_residency_download(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_device and not one.on_host:
             one.host[:] = one.device_copy
@@ -248,12 +248,12 @@ class FakeGpu:
             self.bytes_down += one.host.size
             report["bytes_down"] = one.host.size
 
-    def pk_plan_invalidate(self, address):
+    def pk_residency_invalidate(self, address):
         one = self._of(address)
         if one is not None:
             one.on_host, one.on_device = True, False
 
-    def pk_plan_drop(self, address):
+    def pk_residency_drop(self, address):
         self._ranges.pop(address, None)
 
 

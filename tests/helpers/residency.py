@@ -1,4 +1,4 @@
-"""Helpers for tests of plans: calls of a plan through the C ABI, and the bytes that they moved."""
+"""Helpers for tests of scopes: calls of a scope through the C ABI, and the bytes that they moved."""
 
 import ctypes
 import functools
@@ -18,8 +18,8 @@ NOTES = 1 << 12  # upper bound of the bytes of reports and partial results that 
 KINDS = {"temporary": abi.RESIDENT_TEMPORARY, "input": abi.RESIDENT_INPUT, "result": abi.RESIDENT_OUTPUT}
 
 
-class Plan:
-    """An open plan: its calls, and the bytes that they moved."""
+class Scope:
+    """An open residency scope: its calls, and the bytes that they moved."""
 
     def __init__(self, engine):
         self.library = loader.library(engine)
@@ -36,7 +36,7 @@ class Plan:
             return len(raised)
 
         try:
-            self.library.pk_run_plan(abi.PLAN_BODY(call), None)
+            self.library.pk_run_in_residency_scope(abi.RESIDENCY_BODY(call), None)
         except errors.Interrupted:
             if not raised:
                 raise
@@ -45,7 +45,7 @@ class Plan:
 
     def keep(self, array, kind=abi.RESIDENT_INPUT):
         kept = ctypes.c_int32(-1)
-        self.library.pk_plan_make_resident(array.ctypes.data, array.nbytes, kind, ctypes.byref(kept))
+        self.library.pk_residency_add(array.ctypes.data, array.nbytes, kind, ctypes.byref(kept))
         assert kept.value == self.is_cuda
         return array
 
@@ -55,23 +55,23 @@ class Plan:
     def lend(self, array, home, valid=abi.IMPORT_DEVICE_VALID):
         device = ctypes.c_int32(-1)
         at = home.__cuda_array_interface__["data"][0]
-        self.library.pk_plan_import(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
+        self.library.pk_residency_import(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
         assert device.value == 0
         return array
 
-    def fetch(self, array, entry="pk_plan_download"):
+    def fetch(self, array, entry="pk_residency_download"):
         report = np.zeros(1, abi.REPORT)
         getattr(self.library, entry)(array.ctypes.data, np.zeros(1, abi.OPTIONS), report)
         return report["bytes_up"][0], report["bytes_down"][0]
 
     def send(self, array):
-        return self.fetch(array, "pk_plan_upload")
+        return self.fetch(array, "pk_residency_upload")
 
     def changed(self, array):
-        self.library.pk_plan_invalidate(array.ctypes.data)
+        self.library.pk_residency_invalidate(array.ctypes.data)
 
     def drop(self, array):
-        self.library.pk_plan_drop(array.ctypes.data)
+        self.library.pk_residency_drop(array.ctypes.data)
 
     def evaluate(self, name, out, *arrays, options=None):
         """Compute `out[...] = name(name(arrays[0], arrays[1]), ...)`, and return the report."""
@@ -139,9 +139,9 @@ class Plan:
         assert least <= report["bytes_down"] <= least + (NOTES if self.is_cuda else 0)
 
 
-def devices_of_spans(plan, device, run):
-    """Run calls, which take options, in a plan on a GPU; return the GPUs on which their stages ran."""
-    if not plan.is_cuda or len(pk.devices()) <= device:
+def devices_of_spans(scope, device, run):
+    """Run calls, which take options, in a scope on a GPU; return the GPUs on which their stages ran."""
+    if not scope.is_cuda or len(pk.devices()) <= device:
         pytest.skip("needs several GPUs")
     index, spans, options = np.array([device], np.int64), np.zeros(1000, abi.SPAN), np.zeros(1, abi.OPTIONS)
     options["devices"], options["device_count"] = index.ctypes.data, 1
@@ -149,10 +149,10 @@ def devices_of_spans(plan, device, run):
     spans["device"] = -1
 
     def body():
-        plan.library.pk_plan_set_device(device)
+        scope.library.pk_residency_set_device(device)
         run(options)
 
-    plan.run(body)
+    scope.run(body)
     return set(spans["device"].tolist()) - {-1}
 
 
@@ -161,18 +161,18 @@ def numbers(*shape, dtype=np.float32):
 
 
 def in_plan(test):
-    """Run a test as the body of a plan."""
+    """Run a test as the body of a scope."""
 
     @functools.wraps(test)
-    def run(plan, **given):
-        plan.run(lambda: test(plan, **given))
+    def run(scope, **given):
+        scope.run(lambda: test(scope, **given))
 
     return run
 
 
-def fail_each_call(plan, code):
-    """Run code in a process of its own in which each CUDA call of a plan fails in turn."""
-    if not plan.is_cuda:
+def fail_each_call(scope, code):
+    """Run code in a process of its own in which each CUDA call of a scope fails in turn."""
+    if not scope.is_cuda:
         pytest.skip("it keeps nothing")
     found = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n"
     assert python(found + code) == "True"
@@ -182,9 +182,9 @@ def same_bits(x, y):
     return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
-def fetched(plan, array):
+def fetched(scope, array):
     """Download an array; return the number of bytes."""
-    return plan.fetch(array)[1]
+    return scope.fetch(array)[1]
 
 
 def table(*views):

@@ -132,8 +132,8 @@ int64_t requested_plan_budget() {
     return bytes;
 }
 
-// Return the limit of a plan's memory on a device: by default, half of the free memory.
-int64_t determine_plan_budget(int device) {
+// Return the limit of resident memory on a device: by default, half of the free memory.
+int64_t determine_resident_budget(int device) {
     if (requested_plan_budget() >= 0) return requested_plan_budget();
     const CurrentDevice current(device);
     size_t free = 0, total = 0;
@@ -162,8 +162,8 @@ void DevicePool::add_to(pk_memory &memory) {
     for (auto &[device, pool] : pools().of_devices) {
         const std::lock_guard<std::mutex> pool_lock(pool.mutex_);
         memory.device_bytes += pool.budgets_[staging].bytes;
-        memory.plan_bytes += pool.budgets_[plan].bytes;
-        if (device == 0) memory.plan_budget = std::max<int64_t>(0, pool.budgets_[plan].limit);
+        memory.plan_bytes += pool.budgets_[resident].bytes;
+        if (device == 0) memory.plan_budget = std::max<int64_t>(0, pool.budgets_[resident].limit);
     }
     if (requested_plan_budget() >= 0) memory.plan_budget = requested_plan_budget();
 }
@@ -186,7 +186,7 @@ void DevicePool::set_staging_callbacks(bool (*reclaim)(int device), void (*freed
 
 DevicePool::Name DevicePool::name_of(Account account) {
     switch (account) {
-        case Account::plan: return plan;
+        case Account::resident: return resident;
         case Account::temporary: return temporary;
         case Account::program: return program;
         default: return staging;
@@ -198,9 +198,9 @@ DevicePool::Budget &DevicePool::budget_of(Account account) {
     Budget &budget = budgets_[name];
     if (budget.limit >= 0) return budget;
     if (name == temporary || name == program) budget.max_unused = MAX_UNUSED;
-    budget.limit = name == staging ? staging_budget()
-                   : name == plan  ? determine_plan_budget(device_)
-                                   : INT64_MAX;
+    budget.limit = name == staging    ? staging_budget()
+                   : name == resident ? determine_resident_budget(device_)
+                                      : INT64_MAX;
     return budget;
 }
 
@@ -309,7 +309,7 @@ bool DevicePool::evict(Account account) {
 
 bool DevicePool::release() {
     bool has_released = false;
-    for (const Name name : {staging, plan, temporary, program}) {
+    for (const Name name : {staging, resident, temporary, program}) {
         Blocks blocks;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
@@ -398,7 +398,7 @@ int64_t DevicePool::unused_bytes() {
 int64_t DevicePool::plan_budget() {
     require_cuda();
     const std::lock_guard<std::mutex> lock(mutex_);
-    return budget_of(Account::plan).limit;
+    return budget_of(Account::resident).limit;
 }
 
 bool DevicePool::has_room(int64_t bytes, Account account) {
@@ -417,7 +417,7 @@ TemporaryStorage::TemporaryStorage(int device, StreamOrder stream, int64_t bytes
         d_captured_ = static_cast<char *>(memory);
         return;
     }
-    const Account account = bytes <= MAX_TEMPORARY_BYTES ? Account::temporary : Account::plan;
+    const Account account = bytes <= MAX_TEMPORARY_BYTES ? Account::temporary : Account::resident;
     buffer_ = DevicePool::of(device).allocate(bytes, stream, account);
     if (buffer_.d_memory() == nullptr) fail_device_budget("the temporary storage of this call", account);
 }
@@ -431,7 +431,7 @@ TemporaryStorage::~TemporaryStorage() {
 
 void fail_device_budget(const char *wanted, Account account) {
     const char *const variable =
-        account == Account::plan ? "PYCUDAKIT_PLAN_MEMORY" : "PYCUDAKIT_DEVICE_MEMORY";
+        account == Account::resident ? "PYCUDAKIT_PLAN_MEMORY" : "PYCUDAKIT_DEVICE_MEMORY";
     fail(PK_OUT_OF_MEMORY, std::string(variable) + " has too little left for " + wanted +
                                ": raise it, or make fewer calls at once");
 }

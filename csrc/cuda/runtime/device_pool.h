@@ -25,7 +25,7 @@ enum class Account {
     call,        // buffers for the duration of a call: they may take half of PYCUDAKIT_DEVICE_MEMORY together
     large_call,  // such a buffer that may take all of it. Its call must hold its slots already, since other
                  // calls may then have to wait for theirs.
-    plan,        // resident buffers, and large temporary storage; PYCUDAKIT_PLAN_MEMORY
+    resident,    // resident buffers, and large temporary storage; PYCUDAKIT_PLAN_MEMORY
     temporary,   // temporary storage of at most MAX_TEMPORARY_BYTES; no budget
     program,     // memory that a program asks for by name; no budget
 };
@@ -167,7 +167,7 @@ class DevicePool {
         int64_t unused_bytes = 0;
         BySize unused{};  // of each size, the oldest in front
     };
-    enum Name { staging, plan, temporary, program, COUNT };
+    enum Name { staging, resident, temporary, program, COUNT };
     static Name name_of(Account account);
 
     // The functions below are called with the mutex held.

@@ -47,7 +47,7 @@ def wait() -> None:
 def _next_request(library: ctypes.CDLL, source: Any) -> tuple[int, int]:
     """Return the size and the id of the next requested source; write it to `source` if it fits."""
     size, request_id = ctypes.c_int64(), ctypes.c_uint64()
-    library.pk_plan_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(request_id))
+    library.pk_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(request_id))
     return size.value, request_id.value
 
 
@@ -60,7 +60,7 @@ def _compile_all(library: ctypes.CDLL) -> None:
                 source = np.empty(2 * size, np.uint8)
             elif size:
                 image = _compiled(source[:size].tobytes().decode())
-                library.pk_plan_jit_install(request_id, np.frombuffer(image or b"\0", np.uint8), len(image))
+                library.pk_jit_install(request_id, np.frombuffer(image or b"\0", np.uint8), len(image))
             else:
                 return
     except errors.Error:  # the GPU is lost: the kernels are no longer needed

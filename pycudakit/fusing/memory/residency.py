@@ -1,6 +1,7 @@
 """Residency scope: the buffers that the device keeps between the kernels of one fused call.
 
-The C library owns the device memory (`pk_run_plan` and the `pk_plan_*` entries); host addresses are the keys.
+The C library owns the device memory (`pk_run_in_residency_scope` and the `pk_residency_*` entries); host
+addresses are the keys.
 """
 
 from __future__ import annotations
@@ -107,13 +108,13 @@ class ResidencyScope:
     def set_device(self, device: int) -> None:
         """Select the device for buffers that are made resident from now on."""
         if self._library is not None and device != self.device:
-            self._library.pk_plan_set_device(device)
+            self._library.pk_residency_set_device(device)
             self.device = device
 
     def enqueue_on(self, stream: int) -> None:
         """Enqueue calls in a stream from now on. 0 synchronizes, and makes calls synchronous again."""
         if self._library is not None and (stream or self.is_async):
-            self._library.pk_plan_set_stream(stream)
+            self._library.pk_residency_set_stream(stream)
             self.is_async = bool(stream)
 
     def count_kernel(self) -> None:
@@ -127,7 +128,7 @@ class ResidencyScope:
         if self._library is None or size < self._min_bytes(intent):
             return False
         is_resident = ctypes.c_int32()
-        self._library.pk_plan_make_resident(address, size, intent, ctypes.byref(is_resident))
+        self._library.pk_residency_add(address, size, intent, ctypes.byref(is_resident))
         if is_resident.value:
             self._resident_sizes[address] = size
             self.peak_resident_bytes = max(self.peak_resident_bytes, sum(self._resident_sizes.values()))
@@ -146,18 +147,18 @@ class ResidencyScope:
         if self._library is None:
             raise errors.Unsupported("arrays on a GPU need the engine 'cuda'")
         device = ctypes.c_int32()
-        self._library.pk_plan_import(address, size, device_address, stream, valid, ctypes.byref(device))
+        self._library.pk_residency_import(address, size, device_address, stream, valid, ctypes.byref(device))
         if self.listener is not None:
             self.listener.on_imported(address, size, device_address, valid)
         return device.value
 
     def sync_to_device(self, address: int) -> None:
         """Upload values that only the host has."""
-        self._move("pk_plan_upload", address, "to the device", "bytes_up")
+        self._move("pk_residency_upload", address, "to the device", "bytes_up")
 
     def sync_to_host(self, address: int) -> None:
         """Download values that only the device has."""
-        self._move("pk_plan_download", address, TO_THE_HOST, "bytes_down")
+        self._move("pk_residency_download", address, TO_THE_HOST, "bytes_down")
 
     def _move(self, entry: str, address: int, function: str, bytes_moved: str) -> None:
         if self._library is None:
@@ -177,7 +178,7 @@ class ResidencyScope:
     def mark_host_dirty(self, address: int) -> None:
         """Mark the host's values as newer than the device's."""
         if self._library is not None:
-            self._library.pk_plan_invalidate(address)
+            self._library.pk_residency_invalidate(address)
             if self.listener is not None:
                 self.listener.mark_not_replayable()
 
@@ -185,7 +186,7 @@ class ResidencyScope:
         """Drop a buffer from the residency table."""
         self._resident_sizes.pop(address, None)
         if self._library is not None:
-            self._library.pk_plan_drop(address)
+            self._library.pk_residency_drop(address)
             if self.listener is not None:
                 self.listener.on_dropped(address)
 
@@ -198,7 +199,7 @@ def budget() -> int:
 
 
 def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
-    """Run a body inside `pk_run_plan`; return its result or raise its exception."""
+    """Run a body inside `pk_run_in_residency_scope`; return its result or raise its exception."""
     result: Any = None
     error: BaseException | None = None
     is_running = False
@@ -227,9 +228,9 @@ def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any
     steps = run()
     next(steps)
     if error is None:  # no interrupt has ended the generator's wait
-        entry = abi.PLAN_BODY(steps.send)
+        entry = abi.RESIDENCY_BODY(steps.send)
         with contextlib.suppress(errors.Interrupted):  # it only says that the body raised
-            library.pk_run_plan(entry, None)
+            library.pk_run_in_residency_scope(entry, None)
     for _ in steps:  # it ends here: an exception in a finalizer would be lost
         pass
     if error is not None:

@@ -1,5 +1,5 @@
-// Entry points of residency scopes (pk_plan_...), of JIT compilation of fused kernels, and of pk_run_blocks.
-#include "common/plan.h"
+// Entry points of residency scopes (pk_residency_...), of JIT compilation of fused kernels, and of pk_run_blocks.
+#include "common/residency.h"
 
 #include <cstring>
 
@@ -9,28 +9,28 @@
 #include "cuda/pipeline/pipeline.h"
 #include "cuda/residency/residency_map.h"
 
-extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
+extern "C" int32_t pk_run_in_residency_scope(pk_residency_body body, void *context) {
     return pk::guarded([&] {
-        pk::plan::require_body(body);
+        pk::residency::require_body(body);
         const pk::ResidencyScope scope;
-        pk::plan::run(body, context);
+        pk::residency::run(body, context);
     });
 }
 
-extern "C" int32_t pk_plan_set_device(int64_t device) {
+extern "C" int32_t pk_residency_set_device(int64_t device) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
-        pk::plan::require_plan(ResidencyScope::current() != nullptr);
+        pk::residency::require_scope(ResidencyScope::current() != nullptr);
         pk::require_index(device, pk::device_count(), "device");
         ResidencyScope::current()->set_device(int(device));
     });
 }
 
-extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent,
+extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent,
                                          int32_t *is_resident) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
-        pk::plan::require_range(address, bytes, intent, is_resident);
+        pk::residency::require_range(address, bytes, intent, is_resident);
         *is_resident = 0;
         if (ResidencyScope::current() == nullptr) return;
         auto *const host = reinterpret_cast<char *>(address);
@@ -38,7 +38,7 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
                     "the range overlaps one that is already resident");
         const int device = ResidencyScope::current()->device();
         pk::DeviceBuffer memory = pk::DevicePool::of(device).allocate_if_possible(
-            bytes, pk::stream_of(pk::StreamScope::current_on(device)), pk::Account::plan);
+            bytes, pk::stream_of(pk::StreamScope::current_on(device)), pk::Account::resident);
         if (memory.d_memory() == nullptr) return;
         pk::ResidentBuffer buffer{};
         buffer.host = host;
@@ -52,12 +52,12 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
     });
 }
 
-extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
+extern "C" int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
                                   int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
-        pk::plan::require_import(address, bytes, device_address, valid, device);
-        pk::plan::require_plan(ResidencyScope::current() != nullptr);
+        pk::residency::require_import(address, bytes, device_address, valid, device);
+        pk::residency::require_scope(ResidencyScope::current() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
                     "the range overlaps one that is already resident");
@@ -74,61 +74,61 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
     });
 }
 
-extern "C" int32_t pk_plan_set_stream(uint64_t stream) {
+extern "C" int32_t pk_residency_set_stream(uint64_t stream) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
-        pk::plan::require_plan(ResidencyScope::current() != nullptr);
+        pk::residency::require_scope(ResidencyScope::current() != nullptr);
         pk::require_cuda();
         ResidencyScope::current()->set_stream(reinterpret_cast<cudaStream_t>(stream));
     });
 }
 
-extern "C" int32_t pk_plan_upload(uint64_t address, const pk_options *options, pk_report *report) {
+extern "C" int32_t pk_residency_upload(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] {
             const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address);
             const bool is_stale = buffer != nullptr && buffer->host_valid && !buffer->device_valid;
-            return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
+            return pk::residency::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
-        [](const pk::plan::TransferRequest &request, pk::Call &call) {
+        [](const pk::residency::TransferRequest &request, pk::Call &call) {
             if (request.bytes == 0) return;
             pk::devices_of(call);  // throws if CUDA cannot be used
             pk::ResidencyScope::find(request.address)->sync_to_device(call);
         });
 }
 
-extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options, pk_report *report) {
+extern "C" int32_t pk_residency_download(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] {
             const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address);
             const bool is_stale = buffer != nullptr && buffer->device_valid && !buffer->host_valid;
-            return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
+            return pk::residency::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
-        [](const pk::plan::TransferRequest &request, pk::Call &call) {
+        [](const pk::residency::TransferRequest &request, pk::Call &call) {
             if (request.bytes == 0) return;
             pk::devices_of(call);  // throws if CUDA cannot be used
             pk::ResidencyScope::find(request.address)->sync_to_host(call);
         });
 }
 
-extern "C" int32_t pk_plan_invalidate(uint64_t address) {
+extern "C" int32_t pk_residency_invalidate(uint64_t address) {
     return pk::guarded([&] {
         if (pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address)) buffer->invalidate_device();
     });
 }
 
-extern "C" int32_t pk_plan_drop(uint64_t address) {
+extern "C" int32_t pk_residency_drop(uint64_t address) {
     return pk::guarded([&] {
         if (const pk::ResidentBuffer *const buffer = pk::ResidencyScope::find(address))
             pk::ResidencyScope::drop(*buffer);
     });
 }
 
-extern "C" int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel) {
+extern "C" int32_t pk_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel) {
     return pk::guarded([&] {
-        pk::plan::require_jit_source(source, size, bytes, kernel);
+        pk::residency::require_jit_source(source, size, bytes, kernel);
         *bytes = 0;
         const auto request = pk::next_jit_request();
         if (request == nullptr) return;
@@ -139,9 +139,9 @@ extern "C" int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *b
     });
 }
 
-extern "C" int32_t pk_plan_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes) {
+extern "C" int32_t pk_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes) {
     return pk::guarded([&] {
-        pk::plan::require_jit_image(image, bytes);
+        pk::residency::require_jit_image(image, bytes);
         pk::finish_jit_request(kernel, std::vector<char>(image, image + bytes));
     });
 }

@@ -1,4 +1,4 @@
-// Argument checks of the pk_plan_* entries.
+// Argument checks of the pk_residency_* entries.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 #include "common/call/call.h"
 #include "common/call/status.h"
 
-namespace pk::plan {
+namespace pk::residency {
 
-inline void run(pk_plan_body body, void *context) {
+inline void run(pk_residency_body body, void *context) {
     const int32_t answer = called_back([&] { return body(context); });
-    if (answer != 0) fail(PK_INTERRUPTED, "the plan's body returned " + std::to_string(answer));
+    if (answer != 0) fail(PK_INTERRUPTED, "the body of the residency scope returned " + std::to_string(answer));
 }
 
-inline void require_body(pk_plan_body body) { require(body != nullptr, "body is a null pointer"); }
+inline void require_body(pk_residency_body body) { require(body != nullptr, "body is a null pointer"); }
 
-inline void require_plan(bool is_one) { require(is_one, "no plan runs on this thread"); }
+inline void require_scope(bool is_one) { require(is_one, "no residency scope runs on this thread"); }
 
 inline void require_range(uint64_t address, int64_t bytes, int32_t intent, const int32_t *is_resident) {
     require(is_resident != nullptr, "is_resident is a null pointer");
@@ -51,11 +51,11 @@ inline void require_import(uint64_t address, int64_t bytes, uint64_t device_addr
             "valid is not one of PK_IMPORT_...");
 }
 
-// The arguments of pk_plan_download or pk_plan_upload.
+// The arguments of pk_residency_download or pk_residency_upload.
 struct TransferRequest {
     uint64_t address;
     int64_t bytes;
     int64_t elements() const { return bytes; }
 };
 
-}  // namespace pk::plan
+}  // namespace pk::residency

@@ -109,8 +109,55 @@ def test_an_exception_ends_neither_the_measurement_nor_the_calls():
         assert choose_engine("sort", [], Cost(1.0, 2.0, 0, 0)).reason == "the requested engine"
 
 
-def test_functions_with_numpys_bits_exist():
-    assert [name for name in dispatch_cache._SAME_BITS if not hasattr(pk, name)] == []
+PAIRS = """
+add allclose array_equal copysign divide equal fmax fmin greater greater_equal isclose less less_equal
+logical_and logical_or logical_xor maximum minimum multiply not_equal subtract true_divide
+"""
+
+
+def arguments_of(name, x, y):
+    """Return arguments of a function, made of two arrays of floats."""
+    order, matrix = np.arange(x.size)[::-1], x.reshape(50, -1)
+    others = {
+        "clip": (x, x.dtype.type(-0.5), x.dtype.type(2)),
+        "compress": (x > 0, y),
+        "digitize": (x, np.linspace(-9, 9, 40).astype(x.dtype)),
+        "kron": (x[:50], y[:70]),
+        "lexsort": ((x, y),),
+        "outer": (x[:50], y[:70]),
+        "searchsorted": (np.sort(x.astype(float)).astype(x.dtype), y),
+        "take": (x, order),
+        "take_along_axis": (x, order, 0),
+        "tril": (matrix,),
+        "triu": (matrix,),
+        "where": (x > 0, x, y),
+    }
+    return others.get(name, (x, y) if name in PAIRS.split() else (x,))
+
+
+def floats_of_all_kinds(dtype, seed, size=5000):
+    """Return random bits, among them subnormals, with many NaN, infinities and zeros."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2 ** (8 * dtype.itemsize), size, f"u{dtype.itemsize}").view(dtype)
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, np.finfo(dtype).smallest_subnormal], dtype)
+    is_special = (rng.random(size) < 0.3) | np.isnan(values)
+    return np.where(is_special, rng.choice(special, size), values)
+
+
+@pytest.mark.parametrize("name", sorted(dispatch_cache._SAME_BITS))
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_numpy_computes_the_same_bits(name, dtype):
+    """Of signs of zeros, one is as good as the other."""
+    if name == "sort" and dtype == "f2":
+        pytest.skip("NumPy 2.4 sorts float16 wrongly on some processors, and is not measured")
+    x, y = (floats_of_all_kinds(np.dtype(dtype), seed) for seed in range(2))
+    arguments = arguments_of(name, x, y)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*arguments)
+        with pk.engine("cpu"):
+            got = getattr(pk, name)(*arguments)
+    np.testing.assert_array_equal(got, expected, strict=True)
+    assert np.asarray(got).dtype == np.asarray(expected).dtype
 
 
 def test_an_engine_that_is_gone_is_not_preferred():

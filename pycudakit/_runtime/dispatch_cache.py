@@ -141,11 +141,12 @@ def run_preferring(
     """Run a call that fills the cache on the engine that is preferred, if one is."""
     if preference is None:
         return run_and_collect_offer(function, *args, **kwargs)
-    token = _current_context.set(context.preferring(_current_context.get(), preference))
-    try:
+    outer = _current_context.get()
+    try:  # not by a token, which is lost if a signal handler raises before it is assigned
+        _current_context.set(context.preferring(outer, preference))
         return run_and_collect_offer(function, *args, **kwargs)
     finally:
-        _current_context.reset(token)
+        _current_context.set(outer)
 
 
 def is_filling_cache() -> bool:
@@ -205,7 +206,12 @@ class DispatchCache:
         kwargs: dict[str, Any],
     ) -> Any:
         """Compute a call whose signature selects no executable: by its exact key, or on the general path."""
+        # A call inside of one that prefers an engine runs there, too, and is no example for other calls.
+        if _current_context.get().preference is not None:
+            return self._function(*args, **kwargs)
         if executable is not None and executable.is_general:
+            if executable.preference is None:
+                return self._function(*args, **kwargs)
             return run_preferring(executable.preference, self._function, *args, **kwargs)[0]
         arguments = (*args, *kwargs.values()) if kwargs else args
         if executable is not None and executable.by_shape:
@@ -299,7 +305,7 @@ class DispatchCache:
 # The functions of which NumPy and the engines compute the same bits of floats, but for those of NaN.
 _SAME_BITS = frozenset(
     """
-    abs absolute add all allclose any argmax argmin argwhere array_equal array_equiv ceil compress
+    abs absolute add all allclose any argmax argmin argwhere array_equal ceil compress
     copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor greater greater_equal
     isclose isfinite isinf isnan kron less less_equal lexsort logical_and logical_not logical_or
     logical_xor multiply nan_to_num nanargmax nanargmin negative nonzero not_equal outer positive
@@ -307,10 +313,11 @@ _SAME_BITS = frozenset(
     triu true_divide trunc where
     """.split()  # noqa: SIM905 - many names
 )
-# NumPy's order of equal elements is not the engines', or its time depends on the values.
+# NumPy orders equal elements as it likes, its `round` to negative decimals overflows, or its time depends on
+# the values.
 _NEVER_BY_NUMPY = frozenset(
     """
-    argpartition argsort intersect1d isin partition setdiff1d setxor1d union1d unique unique_values
+    argpartition argsort intersect1d isin partition round setdiff1d setxor1d union1d unique unique_values
     """.split()  # noqa: SIM905
 )
 

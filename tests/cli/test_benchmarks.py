@@ -175,6 +175,14 @@ def test_regret(tmp_path):
     assert re.search(rf"all: geometric mean \d+\.\d+, \d+ of {len(rows)} above 1\.25", printed)
 
 
+def test_busy_cores(tmp_path):
+    printed = run("busy_cores", "--quick", "--processes", "1", folder=tmp_path)
+    lines = re.findall(r"^(\w+): 99% below ([\d.]+) ms, NumPy ([\d.]+) ms: ([\d.]+)$", printed, re.MULTILINE)
+    assert [engine for engine, *_ in lines] == ["auto", "cpu"]
+    for _, ours, numpys, ratio in lines:
+        assert float(ratio) == pytest.approx(float(ours) / float(numpys), rel=0.3)
+
+
 def test_peers(tmp_path):
     arguments = ["--quick", "--sizes", "1K,64K", "--json", "peers.json", "--png", "peers.png"]
     # Skipped with a GPU, where it takes minutes.

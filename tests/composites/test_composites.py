@@ -329,6 +329,8 @@ def test_put_together(engine, dtype):
     compare("tile", a, 3)
     compare("tile", a, (2, 1, 3))
     compare("tile", a[0], (2, 2))
+    compare("tile", a, 0)
+    compare("tile", a[0], (1, 0))
     compare("repeat", a, 3)
     compare("repeat", a, 2, axis=1)
     compare("repeat", a, [0, 1, 2, 3], 0)

@@ -89,6 +89,16 @@ def test_full_caches_drop_what_was_not_used():
 
 def test_least_recently_used():
     assert definitions()["LRUCache"] == ["_runtime/lru_cache.py"]
+    assert called_in("LRUCache") == {
+        "_element_programs/device_launch.py",
+        "_runtime/dispatch_cache.py",
+        "fusing/autotuning.py",
+        "fusing/device_impls/random_distributions.py",  # a generator's own, for a call
+        "fusing/device_replay.py",
+        "fusing/host_replay.py",
+        "random/generator_base.py",
+        "random/prefetch.py",
+    }
     # Compiled kernels have files.
     assert called_in("popitem") == {"kernels/compiling/cache.py", "kernels/wrapping/library.py"}
 
@@ -116,7 +126,7 @@ def test_prepared_calls_of_an_entry(entry, files):
 def test_one_description_of_arrays_of_other_libraries():
     def describes(node):
         fields = {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)}
-        return {"address", "shape", "strides"} <= fields
+        return {"shape", "strides"} <= fields and not fields.isdisjoint({"address", "pointer", "ptr"})
 
     assert classes_that(describes) == {"DeviceView"}
     readers = {path for path, node in nodes(ast.Attribute) if node.attr == "__cuda_array_interface__"}
@@ -132,6 +142,12 @@ def test_one_extent():
     """The method of `DeviceView` calls the function; `histogram_counts` has extents of values."""
     others = {"_interop/device_view.py", "fusing/device_impls/histogram_counts.py"}
     assert {*definitions()["extent"]} - others == {"_interop/memory_layout.py"}
+    assert {*definitions()["_extent"]} == {"_element_programs/device_launch.py"}  # of a signature
+    assert {*definitions()["overlaps"]} == {
+        "_element_programs/device_launch.py",
+        "_interop/device_view.py",
+        "fusing/memory/buffer.py",
+    }
 
 
 # ---- Dispatch -----------------------------------------------------------------------------------------
@@ -159,10 +175,11 @@ def test_one_dispatcher():
 def test_one_context_and_one_log():
     """There are, too, hooks of residency, the trace that is running, and the callback that is."""
     assert classes_that(lambda node: "threading.local" in bases(node)) == {"CallLog", "_ResidencyHooks"}
+    assert {path for path in called_in("local") if not path.startswith("pycuda/")} == set()
     variables = {
-        ast.unparse(node.target)
-        for _, node in nodes(ast.AnnAssign)
-        if node.value is not None and ast.unparse(node.value).startswith("ContextVar(")
+        ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+        for _, node in nodes(ast.AnnAssign, ast.Assign)
+        if node.value is not None and ast.unparse(node.value).startswith(("ContextVar(", "contextvars."))
     }
     assert variables == {"current_context", "_current_trace", "_in_callback"}
 
@@ -230,6 +247,19 @@ def test_composites_have_one_body():
 def test_bodies_serve_host_and_device(body, family, callers):
     assert definitions()[body] == [f"_families/{family}.py"]
     assert body in ast.unparse(sources()[f"fusing/device_impls/{callers}.py"])
+
+
+def test_public_functions_have_one_definition():
+    """Apart from those that have a device fast path of the same name, or are a part of another module."""
+    found = {}
+    for path, tree in sources().items():
+        if path.startswith("_families/") and not path.endswith("device_fast_path.py"):
+            for node in tree.body:
+                if isinstance(node, ast.FunctionDef) and node.name in pk.__all__:
+                    found.setdefault(node.name, []).append(path)
+    assert len(found) > 50
+    twice = {name for name, paths in found.items() if len(paths) > 1}
+    assert twice == {"outer", "sum"}  # the ufuncs' method, and the sum of a contraction
 
 
 @pytest.mark.parametrize("body", ["differences", "kronecker", "power_by_squaring"])

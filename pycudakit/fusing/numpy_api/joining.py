@@ -223,7 +223,7 @@ def _tile(trace: Trace, A: Any, reps: Any) -> Any:  # noqa: N803
     if type(A) is not Tracer or counts is None or min(counts, default=0) < 0:
         return trace.on_host(np.tile, (A, reps), {})
     counts = (1,) * (A.ndim - len(counts)) + counts
-    if max(counts, default=1) == 1:
+    if {*counts} <= {1}:
         return A.reshape((1,) * (len(counts) - A.ndim) + A.shape).copy("K")
     shape = (1,) * (len(counts) - A.ndim) + A.shape
     result = empty(trace, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)

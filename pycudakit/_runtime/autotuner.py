@@ -18,7 +18,8 @@ T = TypeVar("T")
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
 _SHORT_SECONDS = 1e-3  # of a short call
-_MEASURED_CALLS, _SHORT_CALLS = 2, 5  # measured calls of each engine, and short ones
+# Measured calls of each engine; and short ones, of which so many run one after the other.
+_MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
@@ -26,7 +27,7 @@ _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
 # An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
 # or both are of the CPU engine and of CUDA, whose threads and transfers are estimated less well.
 _CONCLUSIVE_RATIO, _CONCLUSIVE_RATIO_OF_ENGINES = 3, 8
-_WORTH_MEASURING = 20e-6  # seconds: shorter calls are not measured
+WORTH_MEASURING = 20e-6  # seconds: shorter calls are not measured
 
 
 def candidates(estimates: Mapping[str, float]) -> list[str]:
@@ -58,7 +59,7 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
     if engine_status.status("cuda").available:
         bounds.setdefault("cuda", CUDA_CALL)
     engines = candidates(bounds) if len(bounds) > 1 else []
-    if not engines or min(bounds.values()) < _WORTH_MEASURING:
+    if not engines or min(bounds.values()) < WORTH_MEASURING:
         return None
     return Autotuner({}, engines, estimates=seconds, name=name, may_be_numpy=may_be_numpy)
 
@@ -66,9 +67,9 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    Long calls run on each engine in turn, so that all find warm memory in the end. Short ones of an engine
-    run one after the other, or its threads would fall asleep; the first of them are not timed. If all of
-    these engines take longer than another one's estimate, that one is measured, too.
+    Long calls run on each engine in turn, so that all find warm memory in the end. Of short ones, several on
+    an engine run one after the other, or its threads would fall asleep, and the first ones are not timed. If
+    all of these engines take longer than another one's estimate, that one is measured, too.
 
     Parameters
     ----------
@@ -118,8 +119,12 @@ class Autotuner:
         if engine is None:
             return result, None
         record = native_call.last_record()
-        has_run = record is not None and native_call.as_call(record).engine == engine
-        return result, self.record_time(engine, seconds if has_run else math.inf)
+        if record is None or native_call.as_call(record).engine != engine:
+            seconds = math.inf
+        elif seconds < WORTH_MEASURING:  # no engine is much faster
+            self._seconds[engine].append(seconds)
+            return result, self._times_of_all(engine)
+        return result, self.record_time(engine, seconds)
 
     def next_engine(self, numbers: Mapping[int | str, Any]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
@@ -152,7 +157,7 @@ class Autotuner:
             if len(each) < (_SHORT_CALLS if self._is_short(engine) else _MEASURED_CALLS)
             and not (engine == "numpy" and each and min(each) > max(most, _LONG_SECONDS))
         ]
-        begun = list(filter(self._is_short, left))
+        begun = [engine for engine in left if self._is_short(engine) and len(self._seconds[engine]) % _RUN]
         return begun[0] if begun else min(left, key=lambda engine: len(self._seconds[engine]), default=None)
 
     def _times_of_all(self, best: str) -> Estimates:

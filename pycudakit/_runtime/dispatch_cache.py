@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.autotuner import Autotuner, autotuner_of
+from pycudakit._runtime.autotuner import WORTH_MEASURING, Autotuner, autotuner_of
 from pycudakit._runtime.call_log import Call, Reason
 from pycudakit._runtime.context import Preference
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_LAYOUT
@@ -328,6 +328,8 @@ def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autot
     Results must not depend on the time at which a call was measured, so NumPy is measured only if it computes
     the same bits.
     """
+    if 0 < native_call.seconds_of(logged) < WORTH_MEASURING:
+        return None
     name = native_call.function_of(logged)
     are_exact = name not in _NEVER_BY_NUMPY and not any(map(_has_floats, values))
     return autotuner_of(name, native_call.estimates_of(logged), name in _SAME_BITS or are_exact)

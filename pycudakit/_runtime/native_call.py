@@ -176,6 +176,13 @@ def estimates_of(call: CallRecord) -> Estimates | None:
     return reason if isinstance(reason, Estimates) else None
 
 
+def seconds_of(call: CallRecord) -> float:
+    """Return the time of a call in NumPy or in a library, as far as it is known; of its parts, their sum."""
+    if isinstance(call, _CompositeCall):
+        return sum(map(seconds_of, call.parts))
+    return as_call(call).seconds or 0.0
+
+
 def _is_small(call: CallRecord) -> TypeGuard[SmallCall]:
     return type(call) is tuple and len(call) == 3
 

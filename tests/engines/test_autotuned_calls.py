@@ -17,7 +17,7 @@ from pycudakit._runtime.engine_choice import Cost, choose_engine
 from pycudakit.random import prefetch
 
 NO_GPU = engine_status.EngineStatus(False, "no GPU")
-CALLS = 36  # after which the engine of a signature is chosen
+CALLS = 60  # after which the engine of a signature is chosen
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +39,14 @@ def work(name, cost, slow=None, seconds=2e-3):
     """Return a cached function that negates on the engine of its choice, and takes long on one of them."""
 
     def numpy(x):
-        if slow == "numpy":
-            time.sleep(seconds)
+        time.sleep(seconds if slow == "numpy" else 1e-4)
         return -x
 
     def function(x):
         choice = choose_engine(name, [], cost)
         if choice.engine == "numpy":
             return native_call.run_numpy(name, choice.reason, lambda: numpy(x))
-        if slow == "cpu":
-            time.sleep(seconds)
+        time.sleep(seconds if slow == "cpu" else 1e-4)
         native_call.log_call((name, choice.engine, choice.reason, (), bytes(native_call.abi.REPORT.itemsize)))
         return -x
 

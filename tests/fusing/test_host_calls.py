@@ -165,10 +165,10 @@ def test_a_capture_that_ends_early(engine, body, most, monkeypatch):
 
 
 def test_a_replay_of_host_calls_alone_says_so(engine):
-    fused = pk.fuse(lambda x, i: (np.sort(x), np.take(x, i)))
+    fused = pk.fuse(lambda x: (np.median(x), np.percentile(x, [20, 70])))
     for seed in range(4):
-        ours = vector(seed), indices(seed)
-        assert_parts(fused(*ours), (np.sort(ours[0]), np.take(*ours)), assert_close)
+        x = vector(seed)
+        assert_parts(fused(x), (np.median(x), np.percentile(x, [20, 70])), assert_close)
     assert ("replayed" in pk.last_call().reason) == (engine == "cpu")
 
 

@@ -1,4 +1,5 @@
-// Entry points of residency scopes (pk_residency_...), of JIT compilation of fused kernels, and of pk_run_blocks.
+// Entry points of residency scopes (pk_residency_...), of JIT compilation of fused kernels, and of
+// pk_run_blocks.
 #include "common/residency.h"
 
 #include <cstring>
@@ -26,8 +27,7 @@ extern "C" int32_t pk_residency_set_device(int64_t device) {
     });
 }
 
-extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent,
-                                         int32_t *is_resident) {
+extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
         pk::residency::require_range(address, bytes, intent, is_resident);
@@ -52,8 +52,8 @@ extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t int
     });
 }
 
-extern "C" int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
-                                  int32_t valid, int32_t *device) {
+extern "C" int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address,
+                                       uint64_t stream, int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         using pk::ResidencyScope;
         pk::residency::require_import(address, bytes, device_address, valid, device);

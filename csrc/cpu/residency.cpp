@@ -14,8 +14,7 @@ extern "C" int32_t pk_residency_set_device(int64_t device) {
     return pk::guarded([&] { pk::require_index(device, 0, "device"); });
 }
 
-extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent,
-                                         int32_t *is_resident) {
+extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
     return pk::guarded([&] {
         pk::residency::require_range(address, bytes, intent, is_resident);
         *is_resident = 0;
@@ -23,7 +22,7 @@ extern "C" int32_t pk_residency_add(uint64_t address, int64_t bytes, int32_t int
 }
 
 extern "C" int32_t pk_residency_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t,
-                                  int32_t valid, int32_t *device) {
+                                       int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         pk::residency::require_import(address, bytes, device_address, valid, device);
         pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: copy the array to the host first");

@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Signature = tuple[Any, ...]
 
 _current_context = context.current_context
-_array, _integer = np.ndarray, int
+_array, _integer, _bit_length = np.ndarray, int, int.bit_length
 _MAX_ENTRIES = 2000  # of a function's cache
 _MAX_TRIES = 32  # calls with a signature that leave nothing to cache, until its calls take the general path
 _SMALL_INTEGER = 64  # integers nearer to 0 are part of the signature: axes, orders, and so on
@@ -56,8 +56,9 @@ def numpy_for_small(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
 def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Signature | None:
     """Return the signature of a call, or None if an argument has a type that is not cached.
 
-    Arrays contribute their dtype, number of dimensions, and the bit length of their size. `LONG_LIST` is
-    returned for arguments that contain long lists of numbers: see `_as_arrays`.
+    Arrays contribute their dtype, number of dimensions, and the bit length of their size; those of several
+    dimensions the bit length of each, too, and whether they are C-contiguous. `LONG_LIST` is returned for
+    arguments that contain long lists of numbers: see `_as_arrays`.
     """
     signature: list[Any] = []
     if named:
@@ -67,6 +68,8 @@ def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None
         kind = type(value)
         if kind is _array:
             signature += value.dtype, value.ndim, value.size.bit_length()
+            if value.ndim > 1:
+                signature += value.flags.c_contiguous, *map(_bit_length, value.shape)
         elif kind is _integer:
             signature.append(value if -_SMALL_INTEGER < value < _SMALL_INTEGER else (value.bit_length(),))
         elif kind in _SCALARS:

@@ -315,8 +315,8 @@ void check_resident() {
             resident.host = reinterpret_cast<char *>(list.arrays[size_t(buffer)].data());
             resident.bytes = size * 8;
             resident.intent = buffer == 0 ? PK_RESIDENT_INPUT : PK_RESIDENT_TEMPORARY;
-            resident.owned =
-                pk::DevicePool::of(0).allocate_if_possible(resident.bytes, std::nullopt, pk::Account::resident);
+            resident.owned = pk::DevicePool::of(0).allocate_if_possible(resident.bytes, std::nullopt,
+                                                                        pk::Account::resident);
             resident.host_valid = buffer == 0;
             scope.add(std::move(resident));
         }

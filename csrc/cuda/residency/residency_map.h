@@ -1,7 +1,8 @@
 // The residency map: ranges of host memory that have a device-resident copy while a residency scope lasts.
 //
-// Inside a scope (pk_run_in_residency_scope), calls that name such a host range use the device copy, and nothing is moved
-// until the host needs the values. A range has a host copy and a device copy, each valid or not.
+// Inside a scope (pk_run_in_residency_scope), calls that name such a host range use the device copy, and
+// nothing is moved until the host needs the values. A range has a host copy and a device copy, each valid or
+// not.
 #pragma once
 
 #include <cstdint>

@@ -43,13 +43,26 @@ def without_options(name, given):
     return [*given[:-3], given[-2]] if is_program else [*given[:-2]]
 
 
+# Outputs whose memory Python shrinks after the call.
+SHRUNK = {"histogram": 6, "weighted_histogram": 6, "histogram_of_extent": 5, "unique": 3}
+
+
 class Recorded:
     """The entries that a call calls, as a list of requests."""
 
     def __init__(self, function, *arguments):
         self.calls, self.arguments = [], arguments
-        with observe_entries(lambda call, _: self.calls.append(call.describe_entry())):
+        with observe_entries(lambda call, _: self.record(*call.describe_entry())):
             self.result = function(*arguments)
+
+    def record(self, name, given):
+        given = list(given)
+        for family, index in SHRUNK.items():
+            if re.fullmatch(f"pk_{family}(_[a-z]+[0-9]+)?", name):
+                given[index] = given[index].copy()
+                if family == "unique":
+                    given[index][int(given[7][0]) :] = 0  # which the entry leaves as it was
+        self.calls.append((name, given))
 
     def names(self):
         return [name for name, _ in self.calls]

@@ -342,7 +342,8 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
 
 /* ---- Residency scopes ----------------------------------------------------------------------------- */
 
-/* These functions serve entries that take addresses instead of operands, which can be PK_ON_DEVICE.
+/* These functions serve entries that take addresses instead of operands, which can be PK_ON_DEVICE. They are
+ * going: they end when no such entry is left.
  *
  * While the body of a residency scope runs, calls on ordinary host addresses leave data on the device. A call
  * whose operand lies in a resident range reads and writes the device copy, and nothing is transferred.

@@ -19,7 +19,7 @@ import numpy as np
 
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.autotuner import WORTH_MEASURING, Autotuner, autotuner_of
-from pycudakit._runtime.call_log import Call, Reason
+from pycudakit._runtime.call_log import Call, Estimates, Reason
 from pycudakit._runtime.context import Preference
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_LAYOUT
 from pycudakit._runtime.engine_choice import EngineChoice
@@ -152,6 +152,25 @@ def run_preferring(
         _current_context.set(outer)
 
 
+def measure(
+    autotuner: Autotuner,
+    numpy: Callable[..., Any] | None,
+    function: Callable[..., Any],
+    *args: Any,
+    **kwargs: Any,
+) -> tuple[Any, Estimates | None]:
+    """Run and time a call on the engine whose turn it is; return what `Autotuner.measure` returns."""
+
+    def run(engine: str | None) -> Any:
+        if engine == "numpy" and numpy is not None:
+            compute = functools.partial(numpy, *args, **kwargs)
+            return native_call.run_numpy(autotuner.name, REASON_COMPARED, compute)
+        preference = preference_of(autotuner, engine, REASON_COMPARED)
+        return run_preferring(preference, function, *args, **kwargs)[0]
+
+    return autotuner.measure(run)
+
+
 def is_filling_cache() -> bool:
     """Return True if the running call fills the cache."""
     return thread_log.is_filling_cache
@@ -249,16 +268,8 @@ class DispatchCache:
     def _measure(
         self, signature: Signature, autotuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run and time a call on the engine whose turn it is; choose the fastest once all are measured."""
-
-        def run(engine: str | None) -> Any:
-            if engine == "numpy":
-                compute = functools.partial(self._numpy, *args, **kwargs)
-                return native_call.run_numpy(autotuner.name, REASON_COMPARED, compute)
-            preference = preference_of(autotuner, engine, REASON_COMPARED)
-            return run_preferring(preference, self._function, *args, **kwargs)[0]
-
-        result, best = autotuner.measure(run)
+        """Measure a call; choose the fastest engine once all are measured."""
+        result, best = measure(autotuner, self._numpy, self._function, *args, **kwargs)
         if best is not None:
             preference = preference_of(autotuner, best.engine, best)
             log = None if preference else _numpy_logger(autotuner.name, best)

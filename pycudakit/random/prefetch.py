@@ -17,8 +17,7 @@ from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.autotuner import Autotuner, autotuner_of
 from pycudakit._runtime.context import Preference
-from pycudakit._runtime.cost_model import REASON_COMPARED
-from pycudakit._runtime.dispatch_cache import preference_of, run_preferring
+from pycudakit._runtime.dispatch_cache import measure, preference_of, run_preferring
 from pycudakit._runtime.engine_choice import choice_is_final
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.random.draw_requests import PREFETCH_ELEMENTS, DrawRequest, draw
@@ -101,15 +100,9 @@ def prefetching(method: F) -> F:
             return ahead.take(self._stream)
         tuned = _tuned[key]
         if isinstance(tuned, Autotuner):
-            autotuner = tuned
-
-            def run(engine: str | None) -> Any:
-                preference = preference_of(autotuner, engine, REASON_COMPARED)
-                return run_preferring(preference, method, self, *args, **kwargs)[0]
-
-            result, best = autotuner.measure(run)
+            result, best = measure(tuned, None, method, self, *args, **kwargs)
             if best is not None:
-                _tuned[key] = preference_of(autotuner, best.engine, best) or False
+                _tuned[key] = preference_of(tuned, best.engine, best) or False
             return result
         preference = tuned if isinstance(tuned, Preference) else None
         result, offered = run_preferring(preference, method, self, *args, **kwargs)

@@ -159,7 +159,7 @@ def measure(
     *args: Any,
     **kwargs: Any,
 ) -> tuple[Any, Estimates | None]:
-    """Run and time a call on the engine whose turn it is; return what `Autotuner.measure` returns."""
+    """Run and time a call on the engine whose turn it is; return the results of `Autotuner.measure`."""
 
     def run(engine: str | None) -> Any:
         if engine == "numpy" and numpy is not None:

@@ -43,6 +43,7 @@ class ArgumentMap:
         self._tracers_of_arrays: dict[int, tuple[Tracer, Any]] = {}  # by the id of the caller's array
         self._nodes: list[Node] = []  # of the caller's arrays, so that their ids stay valid
         self._originals: dict[int, Any] = {}  # the caller's arrays, by the id of their final node
+        self._generators: dict[int, TracedGenerator] = {}  # by the id of the caller's generator
         self._pandas: dict[int, tuple[Any, Any]] = {}  # tracers of pandas' objects, by the ids of these
         self._copies: Copies = {}  # the caller's lists and dicts, and the copies that the body sees
         self._originals_of_copies: dict[int, Any] = {}
@@ -71,7 +72,9 @@ class ArgumentMap:
                 self._pandas[id(value)] = traced_pandas(self._trace, value, is_argument=True), value
             return self._pandas[id(value)][0]
         if not (is_imported or is_array(value)):
-            return TracedGenerator(value, self._trace) if is_generator(value) else value
+            if not is_generator(value):
+                return value
+            return self._generators.setdefault(id(value), TracedGenerator(value, self._trace))
         if id(value) not in self._tracers_of_arrays:
             array = (
                 self._imported.array_of(value)

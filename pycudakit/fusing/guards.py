@@ -40,7 +40,7 @@ _IMPURE_RULES = frozenset(
 _NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
 fromfunction frompyfunc fuse genfromtxt get_printoptions geterr geterrcall getbufsize info lib load loadtxt
 memmap memory_info
-nditer printoptions profile random release save savetxt savez savez_compressed setflags testing tofile
+nditer printoptions profile release save savetxt savez savez_compressed setflags testing tofile
 vectorize"""
 _IMPURE_NAMES = frozenset(_NAMES.split())
 
@@ -193,5 +193,7 @@ def _globals_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the names of the globals that code reads; None if it may have side effects."""
     uses = code_uses(code)
     if uses.assigns_free_variables or uses.rules & _IMPURE_RULES or any(map(_is_impure, uses.attributes)):
+        return None
+    if "random" in uses.attributes - uses.called_attributes:  # the module; generators have a method `random`
         return None
     return uses.global_names

@@ -32,7 +32,7 @@ from pycudakit.fusing.execute.plan import Plan
 from pycudakit.fusing.execute.plan_tree import PlanTree
 from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
-from pycudakit.fusing.memory.pytree import tree_map_in_place
+from pycudakit.fusing.memory.pytree import is_generator, tree_map_in_place
 
 IS_ON = os.environ.get("PYCUDAKIT_REPLAY") != "0"
 _MAX_SIGNATURES = 256
@@ -50,7 +50,7 @@ class Signature(NamedTuple):
     """The signature of a call, as a hashable key, and the arrays of this call.
 
     `scalars` are arrays of numbers that the function only computes with, by the index or the name of the
-    argument.
+    argument, and `generators` the random generators of pycudakit.
     """
 
     key: tuple[Any, ...]
@@ -58,6 +58,7 @@ class Signature(NamedTuple):
     addresses: list[int]
     engine: str
     scalars: dict[int | str, Array]
+    generators: list[Any]
 
 
 class _Entry:
@@ -108,6 +109,7 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     addresses: list[int] = []
     bounds: list[tuple[int, int]] = []
     scalars: dict[int | str, Array] = {}
+    generators: list[Any] = []
     types: list[tuple[int | str, type]] = []  # of the numbers, whose arrays have one dtype
     scalar_arguments = function.scalar_arguments
     if scalar_arguments and not _OPERAND_TYPES.isdisjoint(map(type, (*args, *kwargs.values()))):
@@ -119,28 +121,35 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         args = [scalars.get(index, value) for index, value in enumerate(args)]
         kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
     try:
-        positional = tuple([_key_of(value, arrays, addresses, bounds) for value in args])
-        keyword = kwargs and tuple(
-            [(name, _key_of(value, arrays, addresses, bounds)) for name, value in kwargs.items()]
-        )
+        operands = arrays, addresses, bounds, generators
+        positional = tuple([_key_of(value, *operands) for value in args])
+        keyword = kwargs and tuple([(name, _key_of(value, *operands)) for name, value in kwargs.items()])
         guard_values = guards.evaluate()
     except (NotReplayableError, ImpureError):
         return None
-    has_arrays = len(bounds) > len(scalars)
-    if not has_arrays or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
+    has_operands = len(bounds) > len(scalars) or generators
+    if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
     key_of_call = engine, guard_values, positional, keyword or (), tuple(types)
-    return Signature(key_of_call, arrays, addresses, engine, scalars)
+    return Signature(key_of_call, arrays, addresses, engine, scalars, generators)
 
 
 def _key_of(
-    value: Any, arrays: list[Array], addresses: list[int], bounds: list[tuple[int, int]], depth: int = 0
+    value: Any,
+    arrays: list[Array],
+    addresses: list[int],
+    bounds: list[tuple[int, int]],
+    generators: list[Any],
+    depth: int = 0,
 ) -> Any:
-    """Return the part of the key for one argument; append arrays, their addresses and their bounds."""
+    """Return the part of the key for one argument.
+
+    Append arrays, their addresses and their bounds, and generators.
+    """
     kind = type(value)
     if kind is np.ndarray:
         for index, array in enumerate(arrays):
@@ -155,10 +164,15 @@ def _key_of(
         bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
         return dtype.char, value.shape, value.strides, flags
     if kind is tuple and len(value) <= _MAX_LENGTH and depth < MAX_DEPTH:
-        return kind, tuple([_key_of(part, arrays, addresses, bounds, depth + 1) for part in value])
+        operands = arrays, addresses, bounds, generators
+        return kind, tuple([_key_of(part, *operands, depth + 1) for part in value])
     key = key_of_constant(value)
     if key is not None:
         return key
+    if is_generator(value) and not isinstance(value, np.random.Generator):
+        if not any(value is each for each in generators):
+            generators.append(value)
+        return kind, next(index for index, each in enumerate(generators) if each is value)
     raise NotReplayableError
 
 
@@ -182,7 +196,7 @@ class PlanCache:
         if tree.has_several_segments:
             result = _replay_as_one_call(tree, signature, reason)
         else:
-            result = tree.replay(signature.arrays, signature.addresses, reason)
+            result = tree.replay(signature.arrays, signature.addresses, reason, signature.generators)
         if result is not NotImplemented:
             entry.failures = entry.misses = 0
         elif tree.has_missed:
@@ -224,7 +238,7 @@ class PlanCache:
     ) -> Any:
         """Call `run` with a capture of this patience, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
-        capture = Capture(signature.arrays, signature.engine, patience)
+        capture = Capture(signature.arrays, signature.engine, patience, signature.generators)
         capture.scalars = signature.scalars
         with recorded_warnings() as met:
             result = run(capture)
@@ -282,7 +296,9 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: Reason) ->
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
     numpy_seconds: list[float] = []
-    replay = functools.partial(tree.replay, signature.arrays, signature.addresses, reason, numpy_seconds)
+    replay = functools.partial(
+        tree.replay, signature.arrays, signature.addresses, reason, signature.generators, numpy_seconds
+    )
     # Under `auto`, the functions of pycudakit among the host calls run on the engine of the replay, too.
     is_usual = not tree.has_host_calls or context.current_engine() == signature.engine
     with (

@@ -8,6 +8,7 @@ from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 from pycudakit.fusing.device_impls.random_choice import DRAWING
+from pycudakit.fusing.execute.host_call import draw
 from pycudakit.fusing.trace.current_trace import current_trace
 
 _PACKAGE = __name__.partition(".")[0]
@@ -33,9 +34,11 @@ class TracedGenerator:
         """Return an attribute; methods are wrapped to record their calls."""
         member = getattr(self.generator, name)
         if not isinstance(member, (MethodType, BuiltinFunctionType)):
+            if (trace := current_trace()) is not None:
+                trace.mark_not_replayable()  # a part of the state
             return member
 
-        def draw(*arguments: Any, **keywords: Any) -> Any:
+        def draw_now(*arguments: Any, **keywords: Any) -> Any:
             trace = current_trace()
             if trace is None:
                 return member(*arguments, **keywords)
@@ -44,14 +47,16 @@ class TracedGenerator:
                 result = DRAWING[name](trace, self.generator, *arguments, **keywords)
                 if result is not NotImplemented:
                     return result
-            if is_from_package and name in _DRAWS:
+            if is_from_package and name in _DRAWS and trace.capture is not None:
+                result = trace.on_host(draw, (self.generator, name, *arguments), keywords)
+            elif is_from_package and name in _DRAWS:
                 result = trace.on_device(member, arguments, keywords, num_device_args=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords
                 result = trace.on_host(member, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]
 
-        return draw
+        return draw_now
 
 
 def default_rng_of(make: Callable[..., Any]) -> Callable[..., Any]:

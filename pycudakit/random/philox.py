@@ -102,6 +102,16 @@ class Stream:
         with _changing:
             return self.key, self.word, self.half
 
+    def compare_exchange(
+        self, expected: tuple[Key, int, int | None], state: tuple[Key, int, int | None]
+    ) -> bool:
+        """Replace the state if it is as expected, since no other thread has drawn; return whether it was."""
+        with _changing:
+            is_expected = (self.key, self.word, self.half) == expected
+            if is_expected:
+                self.key, self.word, self.half = state
+        return is_expected
+
     def take_words(self, count: int) -> StreamPosition:
         """Advance by `count` words, and return their position."""
         return StreamPosition(self.key, self.take_index(count))

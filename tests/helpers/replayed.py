@@ -1,5 +1,6 @@
 """Runs each call of a fused function on copies of its arrays: traced, captured, and by its plan."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -31,23 +32,26 @@ def install(monkeypatch):
 
 
 def copy_with_layout(array):
-    """Return a copy of an array with its strides, alignment and flags."""
+    """Return an array with the values, strides, alignment and flags of another."""
     begin, end = byte_bounds(array)
     memory = np.zeros(end - begin + 128, np.uint8)
     first = (begin - memory.ctypes.data) % 64
     offset = first + array.__array_interface__["data"][0] - begin
-    copy = np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
-    copy[...] = array
-    copy.flags.writeable = array.flags.writeable
-    return copy
+    new = np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    new[...] = array
+    new.flags.writeable = array.flags.writeable
+    return new
 
 
 class _Copies:
-    """Copies of a call's arrays, and its arguments with these."""
+    """Copies of a call's arrays and generators, and its arguments with these."""
 
     def __init__(self, signature, args, kwargs):
         self.arrays = [copy_with_layout(array) for array in signature.arrays]
-        by_id = {id(array): copy for array, copy in zip(signature.arrays, self.arrays, strict=True)}
+        self.generators = [copy.copy(generator) for generator in signature.generators]
+        originals = (*signature.arrays, *signature.generators)
+        copies = (*self.arrays, *self.generators)
+        by_id = {id(one): other for one, other in zip(originals, copies, strict=True)}
         self.args, self.kwargs = tree_map((args, kwargs), lambda value: by_id.get(id(value), value))
 
 
@@ -59,7 +63,7 @@ def _check_plan(function, signature, args, kwargs):
         expected = function.run(trace, traced.arrays, traced.args, traced.kwargs)
     except Exception:  # noqa: BLE001  (which the call raises again)
         return
-    capture = Capture(captured.arrays)
+    capture = Capture(captured.arrays, generators=captured.generators)
     result = function.run_captured(captured.args, captured.kwargs, capture)
     path = lower(capture, "replayed", result)
     result = tree_map(result, lambda value: value.number if type(value) is Scalar else value)
@@ -73,8 +77,8 @@ def _check_plan(function, signature, args, kwargs):
         if other_values:
             for array in (*traced.arrays, *replayed.arrays):
                 _change(array)
-        addresses = [copy.__array_interface__["data"][0] for copy in replayed.arrays]
-        result = tree.replay(replayed.arrays, addresses, "replayed")
+        addresses = [array.__array_interface__["data"][0] for array in replayed.arrays]
+        result = tree.replay(replayed.arrays, addresses, "replayed", replayed.generators)
         if result is not NotImplemented:
             counts["replays"] += 1
             trace = Trace("traced", HANDLERS, strict=False)
@@ -91,6 +95,7 @@ def _change(array):
 
 
 def _assert_same_calls(result, arrays, other, others):
+    assert arrays.generators == others.generators
     same = {}
     for one, two in zip(arrays.arrays, others.arrays, strict=True):
         same[id(one)], same[id(owner_of(one))] = two, owner_of(two)  # a function may return a `base`

@@ -26,7 +26,7 @@ from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import NativeCall
-from pycudakit.fusing.execute.host_call import HostCall, layouts_of, operand_in
+from pycudakit.fusing.execute.host_call import GeneratorOperand, HostCall, layouts_of, operand_in
 from pycudakit.fusing.execute.numpy_matmul import Product
 from pycudakit.fusing.execute.plan import ALIGNMENT, CONSTANTS, ENTRIES, LOOP, Place, Request
 from pycudakit.fusing.graph_breaks import Break
@@ -209,10 +209,19 @@ class Capture:
         The engine that runs the call: "cpu" or "cuda".
     patience
         The seconds after which NumPy runs the rest of the call; None under a named engine.
+    generators
+        The arguments that are random generators.
     """
 
-    def __init__(self, arrays: Sequence[Array], engine: str = "cpu", patience: float | None = None) -> None:
+    def __init__(
+        self,
+        arrays: Sequence[Array],
+        engine: str = "cpu",
+        patience: float | None = None,
+        generators: Sequence[Any] = (),
+    ) -> None:
         self.engine = engine
+        self._generators = generators
         self.argument_bounds = sorted(
             (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
         )
@@ -301,11 +310,18 @@ class Capture:
             raise NotReplayableError
         return operand
 
+    def operand_of_generator(self, generator: Any) -> GeneratorOperand:
+        """Return the operand of a host call for a random generator."""
+        for index, each in enumerate(self._generators):
+            if each is generator:
+                return GeneratorOperand(index)
+        raise NotReplayableError
+
     def call_on_host(self, call: HostCall) -> Any:
         """Compute a host call, whose own library calls are no requests."""
         self._is_in_host_call = True
         try:
-            return call.compute(self.arguments, self._owners)
+            return call.compute(self.arguments, self._generators, self._owners)
         finally:
             self._is_in_host_call = False
 

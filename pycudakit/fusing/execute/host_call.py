@@ -1,7 +1,7 @@
 """Host calls: calls from Python that a replay makes after a segment, on arrays that segments have computed.
 
-They are calls of functions that no plan can hold as requests, such as `sort`, `interp` and
-`numpy.linalg.solve`. They read arrays, numbers and constants. Most return new arrays. The layouts of these
+They are calls of functions that no plan can hold as requests, such as `interp` and `numpy.linalg.solve`, and
+draws from generators. They read arrays, numbers and constants. Most return new arrays. The layouts of these
 may depend on values; they select the next segment, as the truth value of a condition does. Others, such as
 `x[i] = y` with an array of indices, write to their first argument and return nothing.
 """
@@ -43,8 +43,19 @@ class ArrayOperand(NamedTuple):
         return owner[()] if self.is_scalar else owner
 
 
+class GeneratorOperand(NamedTuple):
+    """A random generator that a host call draws from: an argument."""
+
+    position: int  # among the generators of the call
+
+
+def draw(generator: Any, distribution: str, *arguments: Any, **keywords: Any) -> Any:
+    """Draw from a generator, by its method of this name."""
+    return getattr(generator, distribution)(*arguments, **keywords)
+
+
 class HostCall(NamedTuple):
-    """A call of a function, with an `ArrayOperand` in place of each array that is no constant."""
+    """A call of a function, with an operand in place of each generator and of each array but constants."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -66,11 +77,16 @@ class HostCall(NamedTuple):
         """Return True if an array is one of its constants."""
         return any(array is each for each in self._leaves())
 
-    def compute(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
+    def compute(
+        self, arguments: Sequence[Array], generators: Sequence[Any], arrays: Mapping[int, Array]
+    ) -> Any:
         """Call the function."""
 
         def bound(part: Any) -> Any:
-            return part.value(arguments, arrays) if type(part) is ArrayOperand else part
+            kind = type(part)
+            if kind is GeneratorOperand:
+                return generators[part.position]
+            return part.value(arguments, arrays) if kind is ArrayOperand else part
 
         return self.function(*map_arguments(self.arguments, bound), **map_arguments(self.keywords, bound))
 
@@ -132,4 +148,4 @@ def operand_in(
 def _described(part: Any) -> Any:
     if type(part) is np.ndarray:
         return part.dtype.str, part.shape, part.tobytes()
-    return part if type(part) is ArrayOperand else (type(part).__name__, part)
+    return part if type(part) in (ArrayOperand, GeneratorOperand) else (type(part).__name__, part)

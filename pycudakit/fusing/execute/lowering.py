@@ -30,7 +30,7 @@ from pycudakit.fusing.execute.plan import (
     ARENA,
     NUMBERS,
     ArrayView,
-    Constant,
+    ConstantResult,
     Extent,
     NewArray,
     Number,
@@ -288,7 +288,7 @@ class _SegmentLowering:
         # A text may be that of a number, which depends on printing options.
         if kind is str or key_of_constant(result) is None:
             raise NotReplayableError
-        return Constant(result)
+        return ConstantResult(result)
 
 
 def _new_array(owner: Array) -> NewArray:

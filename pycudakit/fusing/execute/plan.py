@@ -128,7 +128,7 @@ class Sequenced(NamedTuple):
     parts: list[Any]
 
 
-class Constant(NamedTuple):
+class ConstantResult(NamedTuple):
     """A result that depends on the signature alone."""
 
     value: Any
@@ -388,7 +388,7 @@ class PlanRun(NativeCall):
         kind = type(part)
         if kind is int:
             return buffers[part]
-        if kind is Constant:
+        if kind is ConstantResult:
             return part.value
         if id(part) not in made:
             if kind is Number:

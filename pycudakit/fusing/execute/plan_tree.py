@@ -10,6 +10,7 @@ are run as a superblock.
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 import weakref
@@ -226,6 +227,7 @@ class PlanTree:
         arguments: Sequence[Array],
         addresses: Sequence[int],
         reason: Reason,
+        generators: Sequence[Any] = (),
         numpy_seconds: list[float] | None = None,
     ) -> Any:
         """Run the segments and return the call's result; NotImplemented if the call must be traced.
@@ -236,9 +238,9 @@ class PlanTree:
         """
         self.has_missed = False
         if self.root.lowered.plan.engine == "cpu" or not self.has_several_segments:
-            return self._replay(arguments, addresses, reason, numpy_seconds)
+            return self._replay(arguments, addresses, reason, generators, numpy_seconds)
         copies = DeviceCopies()
-        run = functools.partial(self._replay, arguments, addresses, reason, numpy_seconds, copies)
+        run = functools.partial(self._replay, arguments, addresses, reason, generators, numpy_seconds, copies)
         try:
             return copies.scope.run("cuda", run, context.current_devices())
         except errors.InternalError:
@@ -251,10 +253,11 @@ class PlanTree:
         arguments: Sequence[Array],
         addresses: Sequence[int],
         reason: Reason,
+        generators: Sequence[Any],
         numpy_seconds: list[float] | None,
         copies: DeviceCopies | None = None,
     ) -> Any:
-        call = _Replay(self, arguments, addresses, reason, copies)
+        call = _Replay(self, arguments, addresses, reason, generators, copies)
         node: TreeNode | None = self.root
         has_succeeded = False
         try:
@@ -265,10 +268,10 @@ class PlanTree:
                 if outcome is NotImplemented:
                     return outcome
                 if node.lowered.is_last:
-                    has_succeeded = True
-                    return outcome
+                    has_succeeded = call.advance_generators()
+                    return outcome if has_succeeded else NotImplemented
                 if node.lowered.host_call is not None:
-                    outcome = _call_on_host(node.lowered.host_call, arguments, call.live, numpy_seconds)
+                    outcome = call.call_on_host(node.lowered.host_call, numpy_seconds)
                     if outcome is None:
                         return NotImplemented
                 node = call.next_node(node, outcome)
@@ -297,11 +300,15 @@ class _Replay:
         arguments: Sequence[Array],
         addresses: Sequence[int],
         reason: Reason,
+        generators: Sequence[Any],
         copies: DeviceCopies | None,
     ) -> None:
         self._tree, self._arguments, self._addresses = tree, arguments, addresses
         self._reason, self._copies = reason, copies
         self._saved: dict[int, Array] = {}
+        # It draws from copies, so that a call that is traced after all draws the same numbers.
+        self._drawn = [(each, copy.copy(each)) for each in generators]
+        self._states = [own.__getstate__() for _, own in self._drawn]
         self.live: dict[int, Array] = {}  # of earlier segments, by serial number
         self.must_be_traced = False
 
@@ -366,10 +373,36 @@ class _Replay:
                 self._recycle(self.live.pop(serial))
         return following
 
+    def call_on_host(self, call: HostCall, numpy_seconds: list[float] | None) -> tuple[Any, ...] | None:
+        """Make a host call, and add its results to the live arrays; return their layouts.
+
+        None means that the call must be traced, to raise or to warn.
+        """
+        before, began = last_record(), time.perf_counter()
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                result = call.compute(self._arguments, [own for _, own in self._drawn], self.live)
+        except Exception:  # noqa: BLE001  (any: the traced call raises it again)
+            return None
+        results = [] if call.writes else results_of(result)
+        if results is None:
+            return None
+        if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
+            numpy_seconds.append(time.perf_counter() - began)
+        self.live.update(zip(call.results, map(owner_of, results), strict=False))
+        return layouts_of(results)
+
     def restore_arguments(self) -> None:
         """Undo all writes to arguments."""
         for index, values in self._saved.items():
             self._arguments[index][...] = values
+
+    def advance_generators(self) -> bool:
+        """Advance the generators by what was drawn; return False if another thread has drawn meanwhile."""
+        return all(
+            each._stream.compare_exchange(state, own.__getstate__())  # noqa: SLF001
+            for (each, own), state in zip(self._drawn, self._states, strict=True)
+        )
 
     def _save(self, written: Iterable[int]) -> None:
         for index in written:
@@ -379,25 +412,3 @@ class _Replay:
     def _recycle(self, array: Array) -> None:
         if not self._tree.recycle(array) and self._copies is not None:
             self._copies.drop(address_of(array))
-
-
-def _call_on_host(
-    call: HostCall, arguments: Sequence[Array], live: dict[int, Array], numpy_seconds: list[float] | None
-) -> tuple[Any, ...] | None:
-    """Make a host call, and add its results to the live arrays; return their layouts.
-
-    None means that the call must be traced, to raise or to warn.
-    """
-    before, began = last_record(), time.perf_counter()
-    try:
-        with np.errstate(divide="raise", over="raise", invalid="raise"):
-            result = call.compute(arguments, live)
-    except Exception:  # noqa: BLE001  (any: the traced call raises it again)
-        return None
-    results = [] if call.writes else results_of(result)
-    if results is None:
-        return None
-    if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
-        numpy_seconds.append(time.perf_counter() - began)
-    live.update(zip(call.results, map(owner_of, results), strict=False))
-    return layouts_of(results)

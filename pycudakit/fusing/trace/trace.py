@@ -23,12 +23,12 @@ from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, key_of_constant
-from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, results_of
+from pycudakit.fusing.execute.host_call import ArrayOperand, HostCall, draw, results_of
 from pycudakit.fusing.graph_breaks import LACKING, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
-from pycudakit.fusing.memory.pytree import map_arguments
+from pycudakit.fusing.memory.pytree import is_generator, map_arguments
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.elementwise import cast, element_function, quiet_function
@@ -374,6 +374,8 @@ class Trace(IndexingTrace):
             if node is None or node.array is None or is_large:
                 raise NotReplayableError
             return capture.operand_of(node.array, is_scalar=False, is_weak=False)
+        if is_generator(value):
+            return capture.operand_of_generator(value)
         if value is not Ellipsis and key_of_constant(value) is None:
             raise NotReplayableError
         return value
@@ -588,11 +590,11 @@ def _power_as_numpy(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     return np.power, inputs
 
 
-# Functions of NumPy that compute new arrays of their arguments.
+# Functions that compute new arrays of their arguments, and write to no array.
 _LINALG = (
     "cholesky cond det eigh eigvalsh inv lstsq matrix_power matrix_rank multi_dot pinv qr slogdet solve svd"
 )
-_PURE = frozenset({operator.getitem, *(getattr(np.linalg, name) for name in _LINALG.split())})
+_PURE = frozenset({draw, operator.getitem, *(getattr(np.linalg, name) for name in _LINALG.split())})
 _FAMILIES = f"{__name__.partition('.')[0]}._families."
 
 

@@ -145,7 +145,9 @@ def is_device_array(value: Any) -> bool:
     return not isinstance(value, masked_arrays()) and device_view.is_device_array(value)
 
 
-def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool = True) -> Any:
+def read(
+    value: Any, title: str | Callable[[], str], by_numpy: bool | None = None, mask_aware: bool = True
+) -> Any:
     """Convert a value to an argument of a function: a NumPy array of its memory, or the value itself.
 
     Parameters
@@ -153,7 +155,7 @@ def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool 
     value
         The argument.
     title
-        Its name in error messages.
+        Its name in error messages, or a function that returns it.
     by_numpy
         Whether a value that NumPy can read is left as it is, for NumPy or its own library to handle; None
         means True under `auto` and `numpy`.
@@ -171,7 +173,7 @@ def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool 
     try:
         return _read(value, by_numpy, mask_aware)
     except errors.Error as error:
-        raise type(error)(f"{title}: {error}") from None
+        raise type(error)(f"{title() if callable(title) else title}: {error}") from None
 
 
 def _read(value: Any, by_numpy: bool, mask_aware: bool) -> Any:
@@ -343,15 +345,17 @@ def read_all(
     parameter whose mask NumPy respects.
     """
 
-    def read_one(value: Any, parameter: str) -> Any:
-        return read(value, f"{name}, {parameter}", by_numpy, mask_aware in (True, parameter))
+    def read_one(value: Any, key: str | int) -> Any:
+        def parameter() -> str:
+            return key if isinstance(key, str) else _parameter(parameters, key)
+
+        is_aware = mask_aware == parameter() if isinstance(mask_aware, str) else mask_aware
+        return read(value, lambda: f"{name}, {parameter()}", by_numpy, is_aware)
 
     read_kwargs = {key: read_one(value, key) for key, value in kwargs.items()}
     if "out" in read_kwargs:
         read_kwargs["out"] = kwargs["out"]
-    read_args = [
-        v if is_ordinary(v) else read_one(v, _parameter(parameters, key)) for key, v in enumerate(args)
-    ]
+    read_args = [v if is_ordinary(v) else read_one(v, key) for key, v in enumerate(args)]
     return tuple(read_args), read_kwargs
 
 

@@ -316,15 +316,16 @@ class DispatchCache:
                 self.executables[signature] = before._replace(is_general=True)
 
 
-# The functions of which NumPy and the engines compute the same bits of floats, but for those of NaN.
+# The functions of which NumPy and the engines compute the same bits of floats, but for those of NaN, and for
+# the signs of zeros that are extremes.
 _SAME_BITS = frozenset(
     """
-    abs absolute add all allclose any argmax argmin argwhere array_equal ceil compress
+    abs absolute add all allclose any argmax argmin argwhere array_equal ascontiguousarray ceil compress
     copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor greater greater_equal
     isclose isfinite isinf isnan kron less less_equal lexsort logical_and logical_not logical_or
-    logical_xor multiply nan_to_num nanargmax nanargmin negative nonzero not_equal outer positive
-    reciprocal rint searchsorted sign signbit sqrt square subtract take take_along_axis transpose tril
-    triu true_divide trunc where
+    logical_xor max min multiply nan_to_num nanargmax nanargmin nanmax nanmin negative nonzero not_equal outer
+    positive ptp reciprocal rint roll searchsorted sign signbit sqrt square subtract swapaxes take
+    take_along_axis transpose tril triu true_divide trunc where
     """.split()  # noqa: SIM905 - many names
 )
 # NumPy orders equal elements as it likes, its `round` to negative decimals overflows, or its time depends on

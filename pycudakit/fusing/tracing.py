@@ -28,9 +28,10 @@ from pycudakit._runtime.native_call import (
     run_numpy,
 )
 from pycudakit.fusing.arguments import ArgumentMap
+from pycudakit.fusing.bytecode.analysis import Analysis
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
 from pycudakit.fusing.execute.capture import Capture, Scalar
-from pycudakit.fusing.function_analysis import Analysis, analyse
+from pycudakit.fusing.function_analysis import analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.host_replay import PlanCache, Signature
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays

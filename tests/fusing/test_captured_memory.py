@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 import pycudakit as pk
 from pycudakit._native.abi import address_of
 from pycudakit.fusing.execute import capture
-from pycudakit.fusing.execute.capture import Memory
+from pycudakit.fusing.execute.captured_memory import Memory
 
 slices = st.slices(6).filter(lambda each: range(6)[each])
 

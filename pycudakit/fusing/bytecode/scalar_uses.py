@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from pycudakit.fusing.bytecode.number_uses import (
-    NONE,
-    Done,
-    FrameFlow,
-    Node,
-    NumberFlow,
-    Operands,
-    Origins,
-    is_arithmetic,
-)
+from pycudakit.fusing.bytecode.number_flow import NONE, Node, NumberFlow, Origins
+from pycudakit.fusing.bytecode.number_uses import Done, FrameFlow, Operands, is_arithmetic
 from pycudakit.fusing.bytecode.value_kinds import NULL, TRACER, Known, LocalFunction
 
 _REFLECTION = frozenset({"locals", "vars", "dir", "eval", "exec"})  # read variables by their names

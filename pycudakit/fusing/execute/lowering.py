@@ -20,11 +20,11 @@ from pycudakit._native.dtypes import Array
 from pycudakit.fusing.execute.capture import (
     Capture,
     CapturedSegment,
-    Memory,
     NotReplayableError,
     Scalar,
     key_of_constant,
 )
+from pycudakit.fusing.execute.captured_memory import Memory
 from pycudakit.fusing.execute.plan import (
     ALIGNMENT,
     ARENA,

@@ -40,6 +40,7 @@ _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a s
 _MAX_BYTES = 256 << 20  # of the runs that are idle
 _MAX_FAILURES = 2  # replays in succession that must be traced after all, before the plans are dropped
 _MAX_PATHS = 64  # of one signature
+_MANY_MISSES = 8  # calls in succession whose paths are not known, after which fewer are tried
 _MAX_FAILED_CAPTURES = 3  # of calls that branch, of which others may be replayable
 _MAX_LENGTH = 64  # of a tuple among the arguments
 _OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
@@ -93,9 +94,13 @@ class _Entry:
         """Whether the next call is to be captured."""
         tree = self.tree
         is_known = tree is not None and not (tree.has_missed and tree.paths < _MAX_PATHS)
-        # After 0, 1, 2, 4, 8, ... misses in succession: a capture takes longer than a trace.
-        is_due = self.misses & (self.misses - 1) == 0
-        return self.is_replayable and not is_known and is_due and self.failed_captures < _MAX_FAILED_CAPTURES
+        may_capture = self.is_replayable and self.failed_captures < _MAX_FAILED_CAPTURES
+        return may_capture and self.is_due and not is_known
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there were 0, 1, 2, 4, 8, ... misses in succession, since misses and captures take long."""
+        return self.misses & (self.misses - 1) == 0
 
 
 def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signature | None:
@@ -192,6 +197,9 @@ class PlanCache:
         entry = self._entries[signature.key]
         tree = None if entry is None else entry.tree
         if entry is None or tree is None or not ignores_underflow():
+            return NotImplemented
+        if entry.misses >= _MANY_MISSES and not entry.is_due:
+            entry.misses += 1
             return NotImplemented
         if tree.has_several_segments:
             result = _replay_as_one_call(tree, signature, reason)

@@ -351,9 +351,10 @@ def _float(value: Any = 0.0, /) -> Any:
 
 def _new_array(*arguments: Any, **keywords: Any) -> Any:
     """Stand for `np.ndarray` where the body of a fused function calls it."""
-    if keywords or len(arguments) not in (1, 2):  # of a buffer
+    has_shape = len(arguments) in (1, 2) or (not arguments and "shape" in keywords)
+    if not has_shape or not keywords.keys() <= {"shape", "dtype", "order"}:  # of a buffer
         return call_with_arrays(np.ndarray, arguments, keywords)
-    return empty_array(*arguments)
+    return empty_array(*arguments, **{**keywords, "order": keywords.get("order") or "C"})
 
 
 def _is_attribute_of_array(value: Any, name: str) -> bool:

@@ -379,6 +379,27 @@ def test_a_path_that_does_not_agree_replaces_the_others():
         assert_same(tree.replay([x], [x.ctypes.data], ""), halved(x + 1))
 
 
+def test_unknown_paths_are_tried_less_and_less(engine, monkeypatch):
+    """A replay that leaves the tree takes time, and so does a capture."""
+    fused, tries = pk.fuse(halved), []
+    replay = plan_tree.PlanTree.replay
+
+    def counted(*arguments):
+        tries.append(turn)
+        return replay(*arguments)
+
+    monkeypatch.setattr(plan_tree.PlanTree, "replay", counted)
+    for turn in range(70):
+        x = np.full(100, 2.0**turn)
+        assert_same(fused(x), halved(x))
+    if engine in NAMED:
+        assert len(tries) < 16
+    x = np.full(100, 2.0)
+    for _ in range(70):  # a known one is found again
+        assert_same(fused(x), halved(x))
+    assert is_replayed() or engine not in NAMED
+
+
 def test_threads_share_a_tree(engine):
     fused = pk.fuse(halved)
 

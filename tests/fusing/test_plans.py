@@ -151,6 +151,15 @@ def joined(x):
     return sums[5:] - sums[:-5], np.concatenate([[1, 2], x[:3] * 2, [x.size]])
 
 
+def in_columns(x):
+    """Make arrays in Fortran order, and by `np.ndarray`."""
+    made = np.ndarray(shape=(2, 3), dtype=x.dtype, order="F")
+    made[...] = x[:3]
+    plain = np.ndarray((2, 2), dtype=np.int16)
+    plain[...] = 7
+    return made, plain, np.zeros((4, 5), order="F"), np.full((3, 2), 2, "i2", order="F") + x[:2]
+
+
 BODIES = {
     "factored": (factored, lambda seed: (numbers(90, seed=seed),)),
     "weighted": (weighted, lambda seed: (numbers(90, seed=seed),)),
@@ -165,6 +174,7 @@ BODIES = {
     "two_arrays": (two_arrays, lambda seed: (numbers(60, seed=seed), numbers(60, seed=seed + 9))),
     "ramps": (ramps, lambda seed: (numbers(70, seed=seed),)),
     "extremes": (extremes, lambda seed: (numbers(5000, seed=seed),)),
+    "in_columns": (in_columns, lambda seed: (numbers(50, seed=seed),)),
     "views": (views, lambda seed: (numbers(50, seed=seed),)),
     "products": (products, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
     "truth": (truth, lambda seed: (numbers(9, seed=seed) + seed / 9,)),

@@ -1,4 +1,4 @@
-"""The result of a function's analysis: what the trace asks at an instruction of a frame."""
+"""The result of a function's analysis, which answers the questions of a trace at an instruction."""
 
 from __future__ import annotations
 

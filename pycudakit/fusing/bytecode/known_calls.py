@@ -204,7 +204,7 @@ def call_known(
         ):
             return None  # of a Python function
         return _call_ufunc(function, values, arguments, keywords, heap)
-    if function is np.ndarray and len(arguments) <= 2 and keywords.keys() <= {"shape", "dtype"}:
+    if function is np.ndarray and len(arguments) <= 2 and keywords.keys() <= {"shape", "dtype", "order"}:
         function = np.empty
     if isinstance(function, type):
         return _call_type(function, values, arguments, heap)

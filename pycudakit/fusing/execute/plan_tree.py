@@ -398,7 +398,7 @@ class _Replay:
             self._arguments[index][...] = values
 
     def advance_generators(self) -> bool:
-        """Advance the generators by what was drawn; return False if another thread has drawn meanwhile."""
+        """Advance the generators as the copies; return False if another thread has drawn meanwhile."""
         return all(
             each._stream.compare_exchange(state, own.__getstate__())  # noqa: SLF001
             for (each, own), state in zip(self._drawn, self._states, strict=True)

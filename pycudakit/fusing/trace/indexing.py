@@ -170,8 +170,11 @@ class IndexingTrace(ElementwiseTrace):
                     selected = self.to_host(tracer)[index]
                 return Tracer(self, leaf(np.asarray(selected)), True)
         elif any(is_mask(part) for part in parts(index)):
+            capture = self.capture
             self.note_graph_break(
-                "the number of elements that a mask keeps", "use numpy.where() to keep the shape"
+                "the number of elements that a mask keeps",
+                "use numpy.where() to keep the shape",
+                is_replayed=capture is not None and capture.takes_host_calls,
             )
             compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
             if compressed is not None:

@@ -247,6 +247,10 @@ def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> 
     number = _cast(value, dtype)
     capture = trace.capture
     is_kernel = trace.engine == "cuda" or capture is not None  # that writes the array
+    if capture is not None and order == "F":
+        result = empty(trace, shape, dtype, order)
+        trace.set(result, ..., number[()])
+        return result
     if not is_kernel or order not in ("C", "K", None):
         is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
         array = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)

@@ -42,6 +42,10 @@ constexpr size_t MAX_CACHED_REQUESTS = 32 << 10;
 // The prepared requests of lists with a key. A call takes them out, and puts them back when it has succeeded.
 using ListCache = LruCache<std::pair<uint64_t, uint64_t>, Preparations, MAX_CACHED_REQUESTS, CountRequests>;
 
+// Calls ahead whose memory is fetched: the request's own first, then that which it points to.
+constexpr int64_t PREFETCH_DISTANCE = 2;
+constexpr size_t PREPARED_BYTES = 512;  // of a prepared request, that are fetched
+
 bool is_finite(int type, const char *value) {
     const auto read = [&](auto number) {
         std::memcpy(&number, value, sizeof(number));
@@ -60,11 +64,14 @@ bool is_met(const pk_stop &stop, const char *value) {
 // at their first call.
 class RequestCaller {
    public:
-    explicit RequestCaller(const RequestList &list)
+    RequestCaller(const RequestList &list, const pk_options *options)
         : list_(list),
+          options_(options),
+          call_(options, &report_),
           is_cached_(list.key != nullptr && (list.key[0] | list.key[1]) != 0 &&
                      size_t(list.request_count) <= MAX_CACHED_REQUESTS),
-          shall_prepare_(size_t(list.request_count), is_cached_) {
+          shall_prepare_(size_t(list.request_count), is_cached_),
+          is_bound_(size_t(list.request_count), 0) {
         if (is_cached_) {
             preparations_ = ListCache::take({list.key[0], list.key[1]});
         } else {
@@ -76,31 +83,47 @@ class RequestCaller {
             }
         }
         preparations_.resize(shall_prepare_.size());
-        for (size_t i = 0; i < preparations_.size(); ++i) {
-            Preparation &each = preparations_[i];
-            if (!each.was_prepared_from(list.requests[i]) || !each.prepared->rebind()) each.prepared.reset();
-        }
     }
 
-    int32_t call_request(int32_t index, const pk_options *options, pk_report *report) {
+    // Fetches the memory of a call that comes soon into the cache: long lists do not stay there.
+    void prefetch(int64_t call) const {
+        if (call + 2 * PREFETCH_DISTANCE >= list_.call_count) return;
+        const auto prepared = [&](int64_t later) {
+            return preparations_[size_t(list_.order[call + later])].prepared.get();
+        };
+        if (const PreparedRequest *request = prepared(PREFETCH_DISTANCE)) request->prefetch();
+        if (const PreparedRequest *request = prepared(2 * PREFETCH_DISTANCE))
+            fetch_into_cache(request, PREPARED_BYTES);
+    }
+
+    int32_t call_request(int32_t index) {
         const pk_request &request = list_.requests[index];
         char &shall_prepare = shall_prepare_[size_t(index)];
         Preparation &preparation = preparations_[size_t(index)];
         std::unique_ptr<PreparedRequest> &prepared = preparation.prepared;
+        if (is_bound_[size_t(index)] == 0) {
+            if (!preparation.was_prepared_from(request) || !prepared->rebind()) prepared.reset();
+            is_bound_[size_t(index)] = 1;
+        }
         if (shall_prepare != 0 && prepared == nullptr) {
             preparation.request = request;
             const int32_t status = guarded([&] { prepared = prepare(request); });
             if (status != PK_OK) return status;
             shall_prepare = prepared != nullptr;  // unless the engine has nothing to prepare
         }
-        if (prepared == nullptr) return call_entry(request, options, report);
+        if (prepared == nullptr) {
+            report_ = pk_report{};
+            return call_entry(request, options_, &report_);
+        }
         return guarded([&] {
-            Call call(options, report);
-            call.begin(prepared->elements());
-            prepared->run(call);
-            call.end();
+            call_.begin_next(prepared->elements());
+            prepared->run(call_);
+            call_.end();
         });
     }
+
+    // The report of the last request.
+    const pk_report &report() const { return report_; }
 
     // Caches the prepared requests for the next call of the list, after all requests have succeeded.
     void cache() {
@@ -111,9 +134,14 @@ class RequestCaller {
 
    private:
     const RequestList &list_;
+    const pk_options *const options_;
+    pk_report report_{};
+    Call call_;  // of the prepared requests, one after the other
     const bool is_cached_;
-    std::vector<char> shall_prepare_;  // for each request
-    Preparations preparations_;        // for each request
+    // For each request: whether it is to be prepared, whether it has the addresses of this run, and what was
+    // prepared.
+    std::vector<char> shall_prepare_, is_bound_;
+    Preparations preparations_;
 };
 
 void add(pk_report &sum, const pk_report &report) {
@@ -252,16 +280,16 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
         list_call.begin(call_count);
         if (call_count == 0) return list_call.end();
         pk::RequestBuffers request_buffers(list, list_call);
-        pk::RequestCaller caller(list);
+        pk::RequestCaller caller(list, options);
         pk_report sum{};
         const pk_stop *stop = stops, *const end = stops + stop_count;
         bool is_stopped = false;
         for (int64_t i = 0; i < call_count && !is_stopped; ++i) {
-            pk_report own{};
-            status = caller.call_request(order[i], options, &own);
+            caller.prefetch(i);
+            status = caller.call_request(order[i]);
             if (status != PK_OK) return;
             request_buffers.after_call(requests[order[i]]);
-            pk::add(sum, own);
+            pk::add(sum, caller.report());
             ++*completed;
             list_call.advance(1);
             for (; stop != end && stop->call == i && !is_stopped; ++stop)

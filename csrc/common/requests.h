@@ -61,7 +61,20 @@ class PreparedRequest {
     // Adopts the present addresses of the operands. Returns false if the request must be prepared again: this
     // one, which may have adopted some of them, is then of no use.
     virtual bool rebind() = 0;
+    // Fetches the memory that this points to, and that rebind() and run() read, into the cache.
+    virtual void prefetch() const {}
 };
+
+// Fetches memory into the cache, in the background.
+inline void fetch_into_cache(const void *memory, size_t bytes) {
+    constexpr size_t CACHE_LINE = 64;
+    for (size_t i = 0; i < bytes; i += CACHE_LINE) __builtin_prefetch(static_cast<const char *>(memory) + i);
+}
+
+template <class T>
+void fetch_into_cache(const std::vector<T> &elements) {
+    fetch_into_cache(elements.data(), elements.size() * sizeof(T));
+}
 
 // The addresses of a request's operands for which it was prepared.
 class OperandAddresses {
@@ -81,6 +94,11 @@ class OperandAddresses {
             move(i, int64_t(address - before));
         }
         return true;
+    }
+
+    void prefetch() const {
+        fetch_into_cache(addresses_);
+        fetch_into_cache(operands_, addresses_.size() * sizeof(pk_operand));
     }
 
    private:

@@ -93,6 +93,15 @@ class Prepared final : public PreparedRequest {
         return addresses_.rebind([&](size_t operand, int64_t bytes) { request_.move(operand, bytes); });
     }
 
+    void prefetch() const override {
+        addresses_.prefetch();
+        fetch_into_cache(request_.layout().views);
+        fetch_into_cache(request_.layout().shape);
+        if (!program_) return;
+        fetch_into_cache(program_->constants);
+        fetch_into_cache(program_->steps);
+    }
+
    private:
     Request request_;
     OperandAddresses addresses_;

@@ -249,6 +249,14 @@ class CompiledReductions {
         for (Region &region : regions_) region.layout.views[operand].base += bytes;
     }
 
+    void prefetch() const {
+        for (const Reduction *each : reductions_) fetch_into_cache(each, sizeof(Reduction));
+        for (const Region &region : regions_) fetch_into_cache(region.layout.views);
+        for (const CompiledRegion &compiled : compiled_) {
+            if (compiled.program) fetch_into_cache(compiled.program->steps);
+        }
+    }
+
     void run(Call &call) const {
         first().clear_exceptions();
         for (const CompiledRegion &compiled : compiled_) reduce(compiled, call);
@@ -312,6 +320,11 @@ class Prepared final : public PreparedRequest {
                 compiled_.move(operand, bytes);
             }
         });
+    }
+
+    void prefetch() const override {
+        addresses_.prefetch();
+        compiled_.prefetch();
     }
 
    private:

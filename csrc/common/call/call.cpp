@@ -105,6 +105,17 @@ void Call::begin(int64_t elements) {
     report = pk_report{};
 }
 
+void Call::begin_next(int64_t elements) {
+    start_time_ = last_poll_ = end_time_;
+    total_ = done_before_ = 0;
+    passes_ = 1;
+    done_ = launches_ = spans_ = 0;
+    timeline_.clear();
+    for (std::optional<double> &each : stage_seconds_) each.reset();
+    threads_.clear();
+    begin(elements);
+}
+
 void Call::begin_passes(int64_t passes) {
     done_before_ += done_.exchange(0, std::memory_order_relaxed) / passes_;
     passes_ = passes;
@@ -159,7 +170,8 @@ void Call::end() {
     for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
         report.stage_seconds[stage] = stage_seconds_[stage].value_or(report.stage_seconds[stage]);
     }
-    report.seconds = seconds();
+    end_time_ = Clock::now();
+    report.seconds = std::chrono::duration<double>(end_time_ - start_time_).count();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
 }
 
@@ -181,13 +193,27 @@ void Call::report_undelivered(const std::vector<pk_range> &ranges) {
     }
 }
 
+int Call::lane_of_this_thread() {
+    const auto found = std::find(threads_.begin(), threads_.end(), std::this_thread::get_id());
+    const int lane = int(found - threads_.begin());
+    if (found == threads_.end()) threads_.push_back(std::this_thread::get_id());
+    report.threads = std::max(report.threads, int64_t(threads_.size()));
+    return lane;
+}
+
+void Call::add_span(const pk_span &span) {
+    const int64_t index = spans_.fetch_add(1, std::memory_order_relaxed);
+    if (index < options_.span_capacity) reinterpret_cast<pk_span *>(options_.spans)[index] = span;
+}
+
+void Call::record_computing(double begin, double end, int64_t elements) {
+    timeline_.mark(PK_STAGE_COMPUTE, begin, end);
+    add_span({begin, end, 0, elements, PK_STAGE_COMPUTE, -1, lane_of_this_thread(), 0});
+}
+
 TraceLane::TraceLane(Call &call) : call_(call) {
     const std::lock_guard<std::mutex> lock(call.mutex);
-    std::vector<std::thread::id> &threads = call.threads_;
-    const auto number = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
-    number_ = int(number - threads.begin());
-    if (number == threads.end()) threads.push_back(std::this_thread::get_id());
-    call.report.threads = std::max(call.report.threads, int64_t(threads.size()));
+    number_ = call.lane_of_this_thread();
 }
 
 TraceLane::~TraceLane() {
@@ -198,10 +224,7 @@ TraceLane::~TraceLane() {
 void TraceLane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device,
                     int slot) {
     timeline_.mark(stage, begin, end);
-    const int64_t index = call_.spans_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= call_.options_.span_capacity) return;
-    reinterpret_cast<pk_span *>(call_.options_.spans)[index] = {begin, end,    bytes, elements,
-                                                                stage, device, slot,  0};
+    call_.add_span({begin, end, bytes, elements, stage, device, slot, 0});
 }
 
 }  // namespace pk

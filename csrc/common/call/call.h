@@ -25,6 +25,9 @@ class Call {
     Call &operator=(const Call &) = delete;
 
     void begin(int64_t elements);
+    // Begins the next call of a list, when the one before has ended: with the same options and report, and
+    // from that time on.
+    void begin_next(int64_t elements);
     void end();  // throws if the call was stopped
 
     // The elements to compute: all, or the ranges of options.rest.
@@ -45,6 +48,9 @@ class Call {
     // while it waits.
     void poll_callback();
     static constexpr std::chrono::milliseconds POLL_INTERVAL{50};
+
+    // Records a part that the calling thread has computed, while no other thread takes part.
+    void record_computing(double begin, double end, int64_t elements);
 
     // Counts launches of kernels. Until the first launch, outputs are as they were.
     void count_launch() { launches_.fetch_add(1, std::memory_order_relaxed); }
@@ -73,7 +79,7 @@ class Call {
     };
 
     const InFlight in_flight_;
-    const Clock::time_point start_time_ = Clock::now();
+    Clock::time_point start_time_ = Clock::now(), end_time_ = start_time_;
     const std::thread::id caller_ = std::this_thread::get_id();
     Clock::time_point last_poll_ = start_time_;
     pk_options options_{};
@@ -83,6 +89,9 @@ class Call {
     std::atomic<int64_t> done_{0}, launches_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
+    int lane_of_this_thread();  // which takes part; under the mutex
+    void add_span(const pk_span &span);
+
     Timeline timeline_;
     std::optional<double> stage_seconds_[PK_STAGE_COUNT];
     std::vector<std::thread::id> threads_;  // those that took part

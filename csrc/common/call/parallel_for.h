@@ -30,6 +30,25 @@ inline int64_t threads_for(int64_t work, int64_t worth_a_thread) {
     return std::clamp<int64_t>(work / worth_a_thread, 1, thread_count());
 }
 
+// Computes [0, count) on the calling thread alone, as parallel_for does.
+template <class Make, class Run, class End>
+void loop_alone(Call &call, int64_t count, int64_t grain, Make make, Run run, End end, Recording recording) {
+    if (count <= 0) return;
+    const DefaultFloatingPoint environment;
+    const bool begins_the_call = recording == Recording::off || call.report.chunks == 0;
+    double begin = begins_the_call ? 0 : call.seconds();
+    auto &&worker = make();
+    for (int64_t first = 0; first < count; first += grain) {
+        const int64_t elements = run(worker, first, std::min(grain, count - first));
+        if (recording == Recording::off) continue;
+        const double now = call.seconds();
+        call.record_computing(begin, now, elements);
+        begin = now;
+        ++call.report.chunks;
+    }
+    end(worker);
+}
+
 // Distributes [0, count) to threads, `grain` elements at a time, or, if helpers are woken late, fewer. Each
 // thread makes its own worker by make(), and computes each part by run(worker, first, count), which returns
 // how many elements it computed. After its last part it calls end(worker) while it holds call.mutex, so that
@@ -37,6 +56,7 @@ inline int64_t threads_for(int64_t work, int64_t worth_a_thread) {
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                   Waking waking = Waking::at_once, Recording recording = Recording::on) {
+    if (threads <= 1 || thread_count() <= 1) return loop_alone(call, count, grain, make, run, end, recording);
     if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
     const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};

@@ -13,6 +13,11 @@ namespace pk {
 
 class Timeline {
    public:
+    void clear() {
+        width_ = FINEST;
+        used_ = 0;
+    }
+
     void mark(int stage, double begin, double end) {
         while (end >= width_ * (BITS - 1)) widen();
         const auto first = int64_t(std::llround(std::max(begin, 0.0) / width_)),
@@ -78,7 +83,9 @@ class Timeline {
         return (bits | bits >> 16) & 0x00000000FFFFFFFFu;
     }
 
-    double width_ = 0.25e-6;                 // seconds of a bit
+    static constexpr double FINEST = 0.25e-6;
+
+    double width_ = FINEST;                  // seconds of a bit
     int64_t used_ = 0;                       // words of each stage
     uint64_t words_[WORDS][PK_STAGE_COUNT];  // those in use have values
 };

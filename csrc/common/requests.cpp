@@ -138,8 +138,8 @@ class RequestCaller {
     pk_report report_{};
     Call call_;  // of the prepared requests, one after the other
     const bool is_cached_;
-    // For each request: whether it is to be prepared, whether it has the addresses of this run, and what was
-    // prepared.
+    // For each request: whether it is to be prepared, whether its preparation has the addresses of this run,
+    // and the preparation.
     std::vector<char> shall_prepare_, is_bound_;
     Preparations preparations_;
 };

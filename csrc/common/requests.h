@@ -98,7 +98,7 @@ class OperandAddresses {
 
     void prefetch() const {
         fetch_into_cache(addresses_);
-        fetch_into_cache(operands_, addresses_.size() * sizeof(pk_operand));
+        for (size_t i = 0; i < addresses_.size(); ++i) fetch_into_cache(&operands_[i].address, 1);
     }
 
    private:

@@ -30,7 +30,7 @@ inline int64_t threads_for(int64_t work, int64_t worth_a_thread) {
     return std::clamp<int64_t>(work / worth_a_thread, 1, thread_count());
 }
 
-// Computes [0, count) on the calling thread alone, as parallel_for does.
+// Computes [0, count) as parallel_for does, on the calling thread alone: nothing is locked or shared.
 template <class Make, class Run, class End>
 void loop_alone(Call &call, int64_t count, int64_t grain, Make make, Run run, End end, Recording recording) {
     if (count <= 0) return;
@@ -57,11 +57,11 @@ template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                   Waking waking = Waking::at_once, Recording recording = Recording::on) {
     if (threads <= 1 || thread_count() <= 1) return loop_alone(call, count, grain, make, run, end, recording);
-    if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
+    if (count / grain < 4 * threads) waking = Waking::at_once;
     const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};
     const auto take = [&](int64_t max_part) {
-        const int64_t fair = (count - next) / (2 * std::max<int64_t>(1, threads));
+        const int64_t fair = (count - next) / (2 * threads);
         const int64_t part = std::clamp(fair, min_grain, max_part), first = next.fetch_add(part);
         return std::pair(first, std::min(part, count - first));
     };

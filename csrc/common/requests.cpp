@@ -42,7 +42,8 @@ constexpr size_t MAX_CACHED_REQUESTS = 32 << 10;
 // The prepared requests of lists with a key. A call takes them out, and puts them back when it has succeeded.
 using ListCache = LruCache<std::pair<uint64_t, uint64_t>, Preparations, MAX_CACHED_REQUESTS, CountRequests>;
 
-// Calls ahead whose memory is fetched: the request's own first, then that which it points to.
+// A prepared request is fetched into the cache twice this many calls ahead, and the memory that it points to
+// this many.
 constexpr int64_t PREFETCH_DISTANCE = 2;
 constexpr size_t PREPARED_BYTES = 512;  // of a prepared request, that are fetched
 
@@ -85,14 +86,10 @@ class RequestCaller {
         preparations_.resize(shall_prepare_.size());
     }
 
-    // Fetches the memory of a call that comes soon into the cache: long lists do not stay there.
+    // Fetches the memory of requests that are called soon: long lists exceed the cache.
     void prefetch(int64_t call) const {
-        if (call + 2 * PREFETCH_DISTANCE >= list_.call_count) return;
-        const auto prepared = [&](int64_t later) {
-            return preparations_[size_t(list_.order[call + later])].prepared.get();
-        };
-        if (const PreparedRequest *request = prepared(PREFETCH_DISTANCE)) request->prefetch();
-        if (const PreparedRequest *request = prepared(2 * PREFETCH_DISTANCE))
+        if (const PreparedRequest *request = prepared_for(call + PREFETCH_DISTANCE)) request->prefetch();
+        if (const PreparedRequest *request = prepared_for(call + 2 * PREFETCH_DISTANCE))
             fetch_into_cache(request, PREPARED_BYTES);
     }
 
@@ -133,6 +130,11 @@ class RequestCaller {
     }
 
    private:
+    // The prepared request of a call of the list; null if there is none.
+    const PreparedRequest *prepared_for(int64_t call) const {
+        return call < list_.call_count ? preparations_[size_t(list_.order[call])].prepared.get() : nullptr;
+    }
+
     const RequestList &list_;
     const pk_options *const options_;
     pk_report report_{};

@@ -29,7 +29,7 @@ from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, record
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.lowering import lower
 from pycudakit.fusing.execute.plan import Plan
-from pycudakit.fusing.execute.plan_tree import PlanTree
+from pycudakit.fusing.execute.plan_tree import NotReplayed, PlanTree
 from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import is_generator, tree_map_in_place
@@ -93,7 +93,7 @@ class _Entry:
     def lacks_path(self) -> bool:
         """Whether the next call is to be captured."""
         tree = self.tree
-        is_known = tree is not None and not (tree.has_missed and tree.paths < _MAX_PATHS)
+        is_known = tree is not None and not (self.misses and tree.paths < _MAX_PATHS)
         may_capture = self.is_replayable and self.failed_captures < _MAX_FAILED_CAPTURES
         return may_capture and self.is_due and not is_known
 
@@ -205,15 +205,14 @@ class PlanCache:
             result = _replay_as_one_call(tree, signature, reason)
         else:
             result = tree.replay(signature.arrays, signature.addresses, reason, signature.generators)
-        if result is not NotImplemented:
+        if type(result) is not NotReplayed:
             entry.failures = entry.misses = 0
-        elif tree.has_missed:
-            entry.misses += 1
-        else:
-            entry.failures += 1
+            return result
+        entry.misses += result is NotReplayed.UNKNOWN_PATH
+        entry.failures += result is NotReplayed.FAILED
         if entry.failures >= _MAX_FAILURES:
             entry.drop()
-        return result
+        return NotImplemented
 
     def plan_of(self, signature: Signature) -> Plan | None:
         """Return the plan of a signature; None if there is none, or its calls branch."""
@@ -313,7 +312,7 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: Reason) ->
         contextlib.nullcontext() if is_usual else context.override(engine=signature.engine, fallback="numpy")
     ):
         result, calls = collect_calls(replay)
-    if result is not NotImplemented:
+    if type(result) is not NotReplayed:
         seconds = time.perf_counter() - began
         # The calls of a plan say that they are replayed, those of host calls do not.
         other_reason = Noted(reason, "replayed") if tree.has_host_calls or not calls else ""

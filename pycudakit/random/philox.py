@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,16 +103,6 @@ class Stream:
         with _changing:
             return self.key, self.word, self.half
 
-    def compare_exchange(
-        self, expected: tuple[Key, int, int | None], state: tuple[Key, int, int | None]
-    ) -> bool:
-        """Replace the state if it is as expected, since no other thread has drawn; return whether it was."""
-        with _changing:
-            is_expected = (self.key, self.word, self.half) == expected
-            if is_expected:
-                self.key, self.word, self.half = state
-        return is_expected
-
     def take_words(self, count: int) -> StreamPosition:
         """Advance by `count` words, and return their position."""
         return StreamPosition(self.key, self.take_index(count))
@@ -158,3 +149,16 @@ class Stream:
         """Return a stream that is `jumps` times 2**128 blocks ahead, from the next block on."""
         _, word, _ = self.state()
         return Stream(self.key, (-(-word // 4) * 4 + jumps * _JUMP) % _PERIOD)
+
+
+State = tuple[Key, int, int | None]
+
+
+def compare_exchange(streams: Sequence[Stream], expected: Sequence[State], states: Sequence[State]) -> bool:
+    """Replace the states of streams if all are as expected; return whether they were."""
+    with _changing:
+        if [each.state() for each in streams] != [*expected]:
+            return False
+        for each, state in zip(streams, states, strict=True):
+            each.key, each.word, each.half = state
+    return True

@@ -174,20 +174,24 @@ def of_our_module(x, rng):
     return x + pk.random.default_rng(int(x[0])).random(x.size) + rng.random(x.size)
 
 
-def gives_the_generator_away(x, rng):
+def from_a_derived_generator(x, rng):
     return x + rng.jumped().random(x.size), rng.random(x.size)
 
 
 def fills(x, rng):
+    """Fill an array of which a value is deferred, with `out` by name and by position."""
+    doubled = x * 2
     rng.random(out=x)
-    return x * 2
+    shifted = x + 1
+    rng.standard_normal(None, np.float64, x)
+    return doubled, shifted, x * 2
 
 
 def one_number(x, rng):
     return x * rng.random()
 
 
-@pytest.mark.parametrize("body", [of_a_module, of_our_module, gives_the_generator_away, fills, one_number])
+@pytest.mark.parametrize("body", [of_a_module, of_our_module, from_a_derived_generator, fills, one_number])
 def test_other_draws_are_traced(engine, body):
     fused = pk.fuse(body)
     one, other = rngs(2, 2)
@@ -199,12 +203,13 @@ def test_other_draws_are_traced(engine, body):
 
 
 def test_numpys_generators_are_traced(engine):
-    fused = pk.fuse(adds_noise)
-    one, other = np.random.default_rng(1), np.random.default_rng(1)
-    for seed in range(5):
-        result, is_replayed = replayed(fused, vector(seed), one)
-        assert_close(result, adds_noise(vector(seed), other))
-        assert not is_replayed
+    for body in (adds_noise, fills):
+        fused = pk.fuse(body)
+        one, other = np.random.default_rng(1), np.random.default_rng(1)
+        for seed in range(5):
+            result, is_replayed = replayed(fused, vector(seed), one)
+            assert_parts(result, body(vector(seed), other), assert_close)
+            assert not is_replayed
 
 
 def test_a_module_in_place_of_an_argument(engine):
@@ -218,19 +223,18 @@ def test_a_module_in_place_of_an_argument(engine):
     assert len(results) == 6
 
 
-@pytest.mark.parametrize("name", ["auto"])
-def test_under_auto(name):
+def test_under_auto():
     """`auto` runs a call on the CPU engine or in NumPy, where the numbers are those of NumPy's generator."""
     fused = pk.fuse(lambda x, rng: x + rng.random(x.size))
     rng, numpys = pk.random.default_rng(5), np.random.Generator(np.random.Philox(5))
-    with pk.engine(name):
+    with pk.engine("auto"):
         for turn in range(60):
             x = vector(turn, 20_000)
             np.testing.assert_array_equal(fused(x, rng), x + numpys.random(x.size))
 
 
 def test_threads_share_a_generator(engine):
-    """Every number of the stream is drawn once."""
+    """No number is drawn twice."""
     fused = pk.fuse(lambda x, rng: x + rng.random(x.size) + 0 * rng.random(1))
     rng, rounds, size = pk.random.default_rng(8), 200, 16
     zeros = np.zeros(size)
@@ -253,13 +257,13 @@ def test_threads_share_a_generator(engine):
     assert rng.__getstate__()[1] - before >= 3 * rounds * (size + 1)
 
 
-def test_a_replay_between_whose_draws_another_thread_draws(engine, monkeypatch):
-    """It is traced, and draws what comes next; no number is drawn twice."""
+def test_a_generator_that_is_used_during_a_replay(engine, monkeypatch):
+    """As by another thread: the call is traced, and draws the next numbers."""
     fused = pk.fuse(lambda x, rng: (x + rng.random(4), x + rng.random(4)))
     one, numpys = pk.random.default_rng(6), np.random.Generator(np.random.Philox(6))
     for _ in range(3):
         fused(np.zeros(4), one)
-    numpys.random(24)
+    numpys.random(3 * 8)
     seen, random = [], type(one).random
 
     def interleaved(self, *args, **kwargs):
@@ -272,3 +276,25 @@ def test_a_replay_between_whose_draws_another_thread_draws(engine, monkeypatch):
     assert len(seen) == 3
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.sort(numpys.random(12)))
     assert one.random() == numpys.random()
+
+
+def test_two_generators_advance_together(engine, monkeypatch):
+    """If one is used during a replay, neither advances by it."""
+    fused = pk.fuse(lambda x, a, b: x + a.random(4) - b.random(4))
+    one, two = rngs(1, 2)
+    for _ in range(3):
+        fused(np.zeros(4), one, two)
+    words = one.__getstate__()[1]
+    random = type(one).random
+
+    def interleaved(self, *args, **kwargs):
+        monkeypatch.undo()
+        random(two, 4)
+        return random(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(one), "random", interleaved)
+    fused(np.zeros(4), one, two)
+    assert one.__getstate__()[1] == words + 4
+    for _ in range(3):  # such calls do not end replays
+        _, is_replayed = replayed(fused, np.zeros(4), one, two)
+        assert is_replayed == (engine == "cpu")

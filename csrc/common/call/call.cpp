@@ -106,7 +106,7 @@ void Call::begin(int64_t elements) {
 }
 
 void Call::begin_next(int64_t elements) {
-    start_time_ = last_poll_ = end_time_;
+    start_time_ = last_poll_ = Clock::now();
     total_ = done_before_ = 0;
     passes_ = 1;
     done_ = launches_ = spans_ = 0;
@@ -170,8 +170,7 @@ void Call::end() {
     for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
         report.stage_seconds[stage] = stage_seconds_[stage].value_or(report.stage_seconds[stage]);
     }
-    end_time_ = Clock::now();
-    report.seconds = std::chrono::duration<double>(end_time_ - start_time_).count();
+    report.seconds = seconds();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
 }
 

@@ -25,8 +25,7 @@ class Call {
     Call &operator=(const Call &) = delete;
 
     void begin(int64_t elements);
-    // Begins the next call of a list, when the one before has ended: with the same options and report, and
-    // from that time on.
+    // Begins the next call of a list, when the one before has ended, with the same options and report.
     void begin_next(int64_t elements);
     void end();  // throws if the call was stopped
 
@@ -79,7 +78,7 @@ class Call {
     };
 
     const InFlight in_flight_;
-    Clock::time_point start_time_ = Clock::now(), end_time_ = start_time_;
+    Clock::time_point start_time_ = Clock::now();
     const std::thread::id caller_ = std::this_thread::get_id();
     Clock::time_point last_poll_ = start_time_;
     pk_options options_{};

@@ -26,6 +26,7 @@ from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.lazy_array import FusedProducer
 from pycudakit._runtime.native_call import extending_last_call
 from pycudakit._runtime.operands import as_array
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
@@ -93,7 +94,7 @@ def reduce_like_ufunc(
             has_plain_initial = initial is NONE or call.is_finite(result)
             call.warn(result, expected=None if has_plain_initial else _expected_from(initial, result))
         elif name.startswith("nan") and initial is NONE:
-            place = "slice" if type(operand_of(a)) is np.ndarray else "axis"
+            place = "slice" if type(operand_of(a)) in (np.ndarray, FusedProducer) else "axis"
             call.warn_all_nan(result, f"All-NaN {place} encountered")
         return call.finish(result)
 

@@ -44,7 +44,8 @@ _MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
 _MAX_SECONDS = 30.0  # that a captured call may take
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset(
-    "all any argmax argmin count_nonzero dot max mean min norm prod ptp std sum var".split()  # noqa: SIM905
+    """all any argmax argmin count_nonzero dot max mean min nanmax nanmean nanmin nanprod nanstd nansum nanvar
+    norm prod ptp std sum var""".split()  # noqa: SIM905
 )
 
 
@@ -208,7 +209,7 @@ class Capture:
     def operand_of(self, array: Array, *, is_scalar: bool, is_weak: bool) -> Any:
         """Return the operand of a host call for an array: an `ArrayOperand`, or a copy of a constant."""
         bounds = byte_bounds(array)
-        argument = self._argument_at(*bounds)
+        argument = self.argument_at(*bounds)
         if argument is not None:
             index = argument[2]
             operand = operand_in(
@@ -295,7 +296,7 @@ class Capture:
 
     def _add(self, array: Array, is_constant: bool) -> None:
         owner = owner_of(array)
-        if not self.is_valid or id(owner) in self._by_owner or self._argument_at(*byte_bounds(array)):
+        if not self.is_valid or id(owner) in self._by_owner or self.argument_at(*byte_bounds(array)):
             return
         memory = Memory(owner, is_constant, len(self._by_owner))
         self._bytes += memory.end - memory.begin
@@ -309,7 +310,7 @@ class Capture:
         self._begins.insert(index, memory.begin)
         self.memories.insert(index, memory)
 
-    def _argument_at(self, begin: int, end: int) -> tuple[int, int, int, int] | None:
+    def argument_at(self, begin: int, end: int) -> tuple[int, int, int, int] | None:
         """Return the argument that contains a range: its bounds, its index and its address."""
         at = bisect.bisect(self.argument_bounds, (begin, math.inf)) - 1
         found = self.argument_bounds[at] if at >= 0 else None
@@ -421,7 +422,7 @@ class Capture:
         axes = [(n, stride) for n, stride in zip(shape, all_strides, strict=True) if stride or not n]
         shape, strides = tuple([n for n, _ in axes]), [stride for _, stride in axes]
         bounds = operand_bounds(address, shape, strides, item)
-        argument = self._argument_at(*bounds)
+        argument = self.argument_at(*bounds)
         if is_result:
             request.written.add(row)
         if argument is not None:

@@ -7,6 +7,7 @@ intermediate values have places in an arena, by their lifetimes.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import heapq
 import marshal
@@ -40,6 +41,7 @@ from pycudakit.fusing.execute.plan import (
     Sequenced,
 )
 from pycudakit.fusing.execute.segment import LoweredSegment
+from pycudakit.fusing.memory.buffer import byte_bounds
 
 # A call that writes more bytes of arguments for each request is not replayed: a replay copies them, so that
 # it can be undone.
@@ -84,12 +86,30 @@ class _Lowering:
         if type(result) is Scalar:
             self._add_result(result.array).is_read_by_python = True
         elif type(result) is np.ndarray and id(result) not in self.capture.argument_indices:
-            if not result.flags.writeable or _is_broadcast(result):
+            if _is_broadcast(result):
                 raise NotReplayableError
-            self._result_arrays.add(self._add_result(result).serial)
+            if self.view_of_argument(result) is None:
+                if not result.flags.writeable:
+                    raise NotReplayableError
+                self._result_arrays.add(self._add_result(result).serial)
         elif isinstance(result, (list, tuple)):
             for part in result:
                 self._add_results(part)
+        elif type(result) is dict:
+            for part in result.values():
+                self._add_results(part)
+
+    def view_of_argument(self, array: Array) -> ArrayView | None:
+        """Return the description of a view of an argument; None for another array."""
+        found = self.capture.argument_at(*byte_bounds(array))
+        if found is None:
+            return None
+        index, address = found[2], found[3]
+        flags = self.capture.arguments[index].flags
+        if not (flags.owndata and flags.c_contiguous):  # the view's base is not the argument
+            raise NotReplayableError
+        layout = array.shape, array.strides, array.dtype
+        return ArrayView(index, address_of(array) - address, *layout, array.flags.writeable)
 
     def _add_result(self, array: Array) -> Memory:
         memory = self.capture.computed_memory(array)
@@ -275,6 +295,8 @@ class _SegmentLowering:
         kind: Any = type(result)
         if kind is Scalar:
             return self._number(result.array, result.is_float)
+        if kind is np.ndarray and (view := self._call.view_of_argument(result)) is not None:
+            return view
         if kind is np.ndarray:
             memory = self._call.capture.computed_memory(result)
             place = self._place_of(memory, address_of(result))
@@ -285,10 +307,19 @@ class _SegmentLowering:
         if kind in (list, tuple) or is_named:
             make = kind._make if is_named else kind
             return Sequenced(make, [self._template_of(part, made) for part in result])
+        if kind is dict:
+            if any(key_of_constant(key) is None for key in result):
+                raise NotReplayableError
+            make = functools.partial(_with_keys, tuple(result))
+            return Sequenced(make, [self._template_of(part, made) for part in result.values()])
         # A text may be that of a number, which depends on printing options.
         if kind is str or key_of_constant(result) is None:
             raise NotReplayableError
         return ConstantResult(result)
+
+
+def _with_keys(keys: tuple[Any, ...], values: list[Any]) -> dict[Any, Any]:
+    return dict(zip(keys, values, strict=True))
 
 
 def _new_array(owner: Array) -> NewArray:

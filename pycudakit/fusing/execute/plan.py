@@ -96,13 +96,14 @@ class Extent(NamedTuple):
 
 
 class ArrayView(NamedTuple):
-    """A result that is a view of a new array."""
+    """A result that is a view of an argument or of a new array."""
 
     buffer: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+    is_writeable: bool = True
 
 
 class Number(NamedTuple):
@@ -122,7 +123,7 @@ class Stop(NamedTuple):
 
 
 class Sequenced(NamedTuple):
-    """A result that is a list or a tuple."""
+    """A result that is a list, a tuple or a dict, which `make` makes of its parts."""
 
     make: Callable[[list[Any]], Any]
     parts: list[Any]
@@ -398,6 +399,7 @@ class PlanRun(NativeCall):
                 view: Any = np.ndarray(
                     part.shape, part.dtype, buffers[part.buffer], part.offset, part.strides
                 )
+                view.flags.writeable &= part.is_writeable
                 made[id(part)] = view
             else:
                 parts = [self._result(each, buffers, made) for each in part.parts]

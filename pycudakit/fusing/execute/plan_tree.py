@@ -11,6 +11,7 @@ are run as a superblock.
 from __future__ import annotations
 
 import copy
+import enum
 import functools
 import time
 import weakref
@@ -32,10 +33,19 @@ from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import owner_of
+from pycudakit.random.philox import compare_exchange
 
 _MAX_IDLE = 2  # runs of one plan: calls of two threads
 # Arrays, and bytes of each, that the next segments or calls reuse: fresh memory costs page faults.
 _MAX_FREE, _MAX_FREE_BYTES = 4, allocator.MIN_BYTES
+
+
+class NotReplayed(enum.Enum):
+    """Why a call must be traced."""
+
+    UNKNOWN_PATH = enum.auto()
+    FAILED = enum.auto()  # a request or a host call, or an operation may have to warn
+    GENERATOR_IN_USE = enum.auto()  # another thread has drawn from it
 
 
 class PlanRuns(Pool[PlanRun]):
@@ -89,7 +99,6 @@ class PlanTree:
         self.paths = 1
         self._longest_path: Sequence[LoweredSegment] = path
         self._superblock: _SuperblockRuns | None = None
-        self.has_missed = False  # the path of the last call is not in the tree
 
     @property
     def has_several_segments(self) -> bool:
@@ -192,14 +201,15 @@ class PlanTree:
     def _new_superblock(self, root: TreeNode) -> _SuperblockRuns:
         nodes: list[TreeNode] = []
         node: TreeNode | None = root
-        for lowered in self._longest_path:
+        path = self._longest_path  # another thread may replace it
+        for lowered in path:
             if node is None or not is_joinable(node.lowered):
                 break
             nodes.append(node)
             node = node.following.get(lowered.outcome)
         joined = None
         if len(nodes) >= MIN_SEGMENTS:
-            outcomes = [bool(lowered.outcome) for lowered in self._longest_path[: len(nodes) - 1]]
+            outcomes = [bool(lowered.outcome) for lowered in path[: len(nodes) - 1]]
             joined = join([each.lowered for each in nodes], outcomes, [each.needs for each in nodes])
         return _SuperblockRuns(root, nodes, joined, None if joined is None else PlanRuns(joined.plan))
 
@@ -230,13 +240,10 @@ class PlanTree:
         generators: Sequence[Any] = (),
         numpy_seconds: list[float] | None = None,
     ) -> Any:
-        """Run the segments and return the call's result; NotImplemented if the call must be traced.
+        """Run the segments and return the call's result, or why it must be traced.
 
-        That is the case if its path is not known, a request or a host call fails, or an operation may have to
-        warn. The arguments are then as they were. The times of host calls in NumPy are added to
-        `numpy_seconds`.
+        The arguments are then as they were. The times of host calls in NumPy are added to `numpy_seconds`.
         """
-        self.has_missed = False
         if self.root.lowered.plan.engine == "cpu" or not self.has_several_segments:
             return self._replay(arguments, addresses, reason, generators, numpy_seconds)
         copies = DeviceCopies()
@@ -246,7 +253,7 @@ class PlanTree:
         except errors.InternalError:
             raise
         except errors.Error:  # the traced call raises it, or falls back
-            return NotImplemented
+            return NotReplayed.FAILED
 
     def _replay(
         self,
@@ -265,18 +272,17 @@ class PlanTree:
                 node = call.run_superblock(self._superblock_of(self.root))
             while node is not None:
                 outcome = call.run_segment(node)
-                if outcome is NotImplemented:
+                if outcome is NotReplayed.FAILED:
                     return outcome
                 if node.lowered.is_last:
                     has_succeeded = call.advance_generators()
-                    return outcome if has_succeeded else NotImplemented
+                    return outcome if has_succeeded else NotReplayed.GENERATOR_IN_USE
                 if node.lowered.host_call is not None:
                     outcome = call.call_on_host(node.lowered.host_call, numpy_seconds)
                     if outcome is None:
-                        return NotImplemented
+                        return NotReplayed.FAILED
                 node = call.next_node(node, outcome)
-            self.has_missed = not call.must_be_traced
-            return NotImplemented
+            return NotReplayed.FAILED if call.must_be_traced else NotReplayed.UNKNOWN_PATH
         finally:
             if not has_succeeded:  # also after an interrupt
                 call.restore_arguments()
@@ -313,10 +319,7 @@ class _Replay:
         self.must_be_traced = False
 
     def run_segment(self, node: TreeNode) -> Any:
-        """Run a segment; return its outcome or, if it is the last one, the call's result.
-
-        NotImplemented means that the call must be traced.
-        """
+        """Run a segment; return its outcome or, if it is the last one, the call's result; or `FAILED`."""
         lowered, live = node.lowered, self.live
         self._save(node.written)
         earlier = [live[serial] for serial in lowered.live_in]
@@ -329,7 +332,7 @@ class _Replay:
             self._copies,
         )
         if buffers is None:
-            outcome: Any = NotImplemented
+            outcome: Any = NotReplayed.FAILED
         elif lowered.is_last:
             if self._copies is not None:
                 self._copies.sync_arguments()
@@ -379,8 +382,10 @@ class _Replay:
         None means that the call must be traced, to raise or to warn.
         """
         before, began = last_record(), time.perf_counter()
+        state = np.geterr()
+        raising: Any = {name: "raise" for name in ("divide", "over", "invalid") if state[name] != "ignore"}
         try:
-            with np.errstate(divide="raise", over="raise", invalid="raise"):
+            with np.errstate(**raising):
                 result = call.compute(self._arguments, [own for _, own in self._drawn], self.live)
         except Exception:  # noqa: BLE001  (any: the traced call raises it again)
             return None
@@ -399,10 +404,10 @@ class _Replay:
 
     def advance_generators(self) -> bool:
         """Advance the generators as the copies; return False if another thread has drawn meanwhile."""
-        return all(
-            each._stream.compare_exchange(state, own.__getstate__())  # noqa: SLF001
-            for (each, own), state in zip(self._drawn, self._states, strict=True)
-        )
+        if not self._drawn:
+            return True
+        streams = [each._stream for each, _ in self._drawn]  # noqa: SLF001
+        return compare_exchange(streams, self._states, [own.__getstate__() for _, own in self._drawn])
 
     def _save(self, written: Iterable[int]) -> None:
         for index in written:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -357,12 +358,45 @@ def _pair_needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any
 
 
 def _comparison(name: str) -> Handler:
+    numpy_function = getattr(np, name)
+    signature = inspect.signature(numpy_function)
+
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
+        if trace.capture is not None:
+            a, b, *rest = signature.bind(*arguments, **keywords).args
+            are_equal = _captured_comparison(trace, numpy_function, a, b, rest)
+            if are_equal is not None:
+                return are_equal
         return call_library_function(
             trace, library_function(f"{FAMILIES}.expression.comparisons", name), arguments, keywords
         )
 
     return handle
+
+
+def _captured_comparison(trace: Trace, function: Any, a: Any, b: Any, rest: list[Any]) -> bool | None:
+    """Compare two arrays in a call that is to be replayed, which branches on the result.
+
+    Return None if that is impossible.
+    """
+    are_numbers = all(type(each) in (bool, int, float) and math.isfinite(each) for each in rest)
+    if not (has_elements(a) and has_elements(b) and are_numbers):
+        return None
+    if function is np.allclose:
+        are_close = np.isclose(a, b, *rest)
+    elif any(rest):  # NaN may equal NaN
+        return None
+    elif a.shape != b.shape:
+        return False
+    else:
+        are_close = a == b
+    result: Any = np.all(are_close)
+    if type(result) is not Tracer:
+        return None
+    value = trace.looked_at(result)
+    if (capture := trace.capture) is not None:
+        capture.add_branch(value)
+    return bool(value)
 
 
 for _name in ("allclose", "array_equal"):

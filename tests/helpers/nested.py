@@ -11,7 +11,10 @@ def copied(value):
 
 
 def assert_parts(got, want, compare):
-    """Assert that tuples and lists have the same types and lengths; compare the other parts by a function."""
+    """Assert that tuples, lists and dicts have the same form; compare the other parts by a function."""
+    if isinstance(want, dict):
+        assert list(got) == list(want)
+        got, want = [*got.values()], [*want.values()]
     if isinstance(want, (list, tuple)):
         assert type(got) is type(want)
         assert len(got) == len(want)

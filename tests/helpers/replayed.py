@@ -117,6 +117,8 @@ def assert_same(result, replayed, same):
         for i, one in enumerate(result):
             if not isinstance(one, (bool, int, float, np.bool_)):
                 assert [one is other for other in result] == [replayed[i] is other for other in replayed]
+    elif isinstance(result, dict):
+        assert_same([*result.items()], [*replayed.items()], same)
     elif isinstance(result, np.ndarray):
         assert (result.dtype, result.shape, result.strides) == (
             replayed.dtype,

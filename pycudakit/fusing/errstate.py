@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._native.abi import FPE_DIVIDE_BY_ZERO, FPE_INVALID, FPE_OVERFLOW
+
 _QUIET = frozenset({"ignore", "warn"})
+_FLAGS = {"divide": FPE_DIVIDE_BY_ZERO, "over": FPE_OVERFLOW, "invalid": FPE_INVALID}
 
 # `numpy.errstate` installs a new object: a change of identity means a change of the settings.
 _errstate_object: Callable[[], Any] = getattr(
@@ -59,6 +62,20 @@ class ErrstateSnapshot:
         finally:
             _set_warnings_hooks(current_hooks)
             self._take()
+
+
+def newly_ignored(before: dict[str, str]) -> int | None:
+    """Return the floating-point flags that are ignored now, but were not under the settings `before`.
+
+    None means that others are handled in another way than before.
+    """
+    flags = 0
+    for (name, was), now in zip(before.items(), np.geterr().values(), strict=True):
+        if now != was:
+            if now != "ignore" or name not in _FLAGS:
+                return None
+            flags |= _FLAGS[name]
+    return flags
 
 
 _last_quiet: Any = None  # the settings that were seen last to ignore underflow

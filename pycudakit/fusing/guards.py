@@ -31,17 +31,15 @@ _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
 _FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
 # Rules of opcodes that have side effects past arrays and the function's own objects, or handle exceptions.
 _IMPURE_RULES = frozenset(
-    """begin_generator begin_try begin_with begin_with_block delete_attribute delete_cell_value delete_global
-    delete_local delete_subscript end_send end_throw exit_with import_from import_name
-    jump_if_no_match load_special load_super_attribute match_exception push_exception send store_attribute
-    store_global unanalysed yield_from yield_value""".split()  # noqa: SIM905
+    """begin_generator begin_try delete_attribute delete_cell_value delete_global delete_local
+    delete_subscript end_send end_throw import_from import_name jump_if_no_match load_super_attribute
+    match_exception send store_attribute store_global unanalysed yield_from yield_value""".split()  # noqa: SIM905
 )
 # Attributes, mostly of modules, that have side effects or depend on external state.
-_NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
-fromfunction frompyfunc fuse genfromtxt get_printoptions geterr geterrcall getbufsize info lib load loadtxt
-memmap memory_info
-nditer printoptions profile release save savetxt savez savez_compressed setflags testing tofile
-vectorize"""
+_NAMES = """__enter__ apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine explain
+fromfile fromfunction frompyfunc fuse genfromtxt get_printoptions geterr geterrcall getbufsize info lib load
+loadtxt memmap memory_info nditer printoptions profile release save savetxt savez savez_compressed setflags
+testing tofile vectorize"""
 _IMPURE_NAMES = frozenset(_NAMES.split())
 
 
@@ -69,6 +67,7 @@ class Guards:
         self._modules: dict[ModuleType, set[str]] = {}  # of NumPy, with the attributes that are read
         self._attribute_reads: list[Callable[[], tuple[Any, ...]]] = []  # those of one module each
         self._first_attributes: dict[int, Any] = {}  # by id: they stand for themselves in a key
+        self._sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self._add(function)
         for module, names in self._modules.items():
@@ -90,7 +89,7 @@ class Guards:
         if len(values) != len(last_values) or not all(map(is_, values, last_values)):
             values_key = tuple([self._key_of(value) for value in values])
             self._last = values, values_key
-        return values_key
+        return (*values_key, *np.geterr().values()) if self._sets_errors else values_key
 
     def _key_of(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)
@@ -113,6 +112,7 @@ class Guards:
         names = _globals_of(function.__code__) if type(function) is FunctionType else None
         if names is None:
             raise ImpureError
+        self._sets_errors |= "errstate" in code_uses(function.__code__).attributes
         readers: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
         readers += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
         readers += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]
@@ -160,7 +160,9 @@ def _is_pure(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return value.__name__ in _MODULES
     if isinstance(value, type):
-        return value in _BUILTINS or (issubclass(value, np.generic) and value.__module__ == "numpy")
+        is_exception = issubclass(value, BaseException) and value.__module__ == "builtins"
+        is_number = issubclass(value, np.generic) and value.__module__ == "numpy"
+        return value in _BUILTINS or is_exception or is_number
     if not isinstance(value, _FUNCTIONS):
         return False
     if isinstance(value, np.ufunc) or value in _BUILTINS:
@@ -193,6 +195,8 @@ def _globals_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the names of the globals that code reads; None if it may have side effects."""
     uses = code_uses(code)
     if uses.assigns_free_variables or uses.rules & _IMPURE_RULES or any(map(_is_impure, uses.attributes)):
+        return None
+    if uses.handles_exceptions:
         return None
     if "random" in uses.attributes - uses.called_attributes:  # the module; generators have a method `random`
         return None

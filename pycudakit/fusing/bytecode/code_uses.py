@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -56,6 +57,8 @@ class CodeUses(NamedTuple):
         Whether it calls other values than loaded names with unpacked arguments: `(f or g)(*arguments)`.
     rules
         The rules of its opcodes, but for those that make generator expressions generators.
+    handles_exceptions
+        Whether it has a `try`, or a `with` of another object than `errstate(...)`.
     """
 
     global_names: tuple[str, ...]
@@ -69,6 +72,7 @@ class CodeUses(NamedTuple):
     takes_globals: bool
     unpacks_for_values: bool
     rules: frozenset[str]
+    handles_exceptions: bool
 
     def names(self, name: str) -> bool:
         """Return True if the code uses a global or attribute of this name."""
@@ -82,6 +86,7 @@ def code_uses(code: CodeType) -> CodeUses:
     assigned_attributes = set[str]()
     assigns_free_variables = needs_real_globals = takes_globals = unpacks_for_values = False
     called, loaded = set[tuple[str, str]](), set[tuple[str, str]]()
+    counts = Counter[str]()
     for each in _codes(code):
         walk = _LoadWalk(each)
         calls = _called_loads(walk)
@@ -91,6 +96,8 @@ def code_uses(code: CodeType) -> CodeUses:
         for index, (rule, opcode, value) in enumerate(_named(each)):
             if each.co_name != "<genexpr>" or rule not in _GENERATOR_RULES:
                 rules.add(rule)
+            counts[rule] += 1
+            counts["errstate"] += rule in _LOADS and value == "errstate"
             if rule in _GLOBAL_RULES:
                 global_names[value] = None
             if rule == "store_attribute":
@@ -115,6 +122,7 @@ def code_uses(code: CodeType) -> CodeUses:
         takes_globals,
         unpacks_for_values,
         frozenset(rules),
+        counts["exit_with"] > counts["errstate"] or counts["push_exception"] > counts["exit_with"],
     )
 
 

@@ -25,6 +25,7 @@ from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.errstate import newly_ignored
 from pycudakit.fusing.execute.captured_memory import Memory, operand_bounds
 from pycudakit.fusing.execute.host_call import GeneratorOperand, HostCall, layouts_of, operand_in
 from pycudakit.fusing.execute.numpy_matmul import Product
@@ -65,6 +66,9 @@ def key_of_constant(value: Any) -> Any:
     return None
 
 
+# Entries that report the flags of each instruction.
+_OF_FLAGS = frozenset({"pk_evaluate", "pk_reduce", "pk_reduce_several"})
+_ALL_FLAGS = abi.FPE_DIVIDE_BY_ZERO | abi.FPE_OVERFLOW | abi.FPE_INVALID
 # Entries that take the addresses of arrays, of which the last is the result; and those of each type.
 _OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted"})
 _OF_POINTERS = _OF_TYPES | {"pk_take"}
@@ -160,6 +164,8 @@ class Capture:
         self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
         self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
+        self._errors: Any = np.geterr()
+        self.has_quiet_requests = self._has_other_requests = False
         # Arrays in place of numbers that the function only computes with, by the argument's index or name.
         self.scalars: dict[int | str, Array] = {}
 
@@ -382,6 +388,15 @@ class Capture:
         self._append(request, memories)
 
     def _append(self, request: Request, memories: dict[int, Memory]) -> None:
+        if np.geterr() != self._errors:  # inside of a `with np.errstate(...)`
+            quiet = newly_ignored(self._errors)
+            if quiet is None or self.engine != "cpu":
+                raise NotReplayableError
+            request = request._replace(quiet=quiet)
+            self.has_quiet_requests |= quiet != 0
+        self._has_other_requests |= request.entry not in _OF_FLAGS
+        if self.has_quiet_requests and self._has_other_requests:  # whose flags are known of all together
+            raise NotReplayableError
         self.segments[-1].requests.append((request, memories))
         self._request_count += 1
 
@@ -408,7 +423,9 @@ class Capture:
                 memories[row] = memory
             if is_reduction and memory is None:
                 raise NotReplayableError
-            if is_reduction and memory is not None and memory.owner.dtype.kind == "f":
+            is_float = memory is not None and memory.owner.dtype.kind == "f"
+            if is_reduction and is_float and newly_ignored(self._errors) != _ALL_FLAGS:
+                assert memory is not None  # noqa: S101
                 self.segments[-1].finite.append(memory)
                 memory.is_read_by_python = True
         return memories

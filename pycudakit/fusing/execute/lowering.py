@@ -244,7 +244,7 @@ class _SegmentLowering:
         requests: list[Request] = []
         identities: list[Any] = []
         indices: dict[Any, int] = {}
-        order = []
+        order: list[int] = []
         for request, memories in segment.requests:
             operands = []
             for row, memory in memories.items():
@@ -253,7 +253,8 @@ class _SegmentLowering:
                 request.places[row] = self._place_of(memory, address)
                 request.arrays[row] = self._place_of(memory, memory.begin)
             request.table["address"][list(request.places)] = 0
-            key = request.key()
+            # A request that is called again reports the flags of its last call alone.
+            key = (*request.key(), len(order)) if call.capture.has_quiet_requests else request.key()
             index = indices.setdefault(key, len(requests))
             if index == len(requests):
                 requests.append(request)

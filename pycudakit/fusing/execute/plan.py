@@ -63,11 +63,12 @@ class Request(NamedTuple):
     arrays: dict[int, Place]  # by the row: the first byte of the array that the operand is in
     written: set[int]  # the rows of the results
     pointers: tuple[int, ...] = ()  # the arguments that are addresses of operands, by the row
+    quiet: int = 0  # the floating-point flags that the function ignores by `np.errstate`
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that equal requests share."""
         parts = tuple([each.tobytes() if type(each) is np.ndarray else each for each in self.arguments])
-        return self.entry, parts, tuple(sorted(self.places.items()))
+        return self.entry, parts, tuple(sorted(self.places.items())), self.quiet
 
 
 class NewArray(NamedTuple):
@@ -234,6 +235,9 @@ class PlanRun(NativeCall):
         self._read = sorted(buffer for buffer in read if buffer >= 0)  # the arrays that the host reads
         self._runs = 0
         self._tables: list[Array] = []  # which the requests point to
+        # If requests ignore flags: the flags of each instruction, and those that are ignored.
+        self._flags: list[tuple[Array, int]] = []
+        self._has_quiet_requests = any(request.quiet for request in plan.requests)
         bindings: list[tuple[int, int, int]] = []
         for row, request in zip(self._requests, plan.requests, strict=True):
             bindings += self._fill(row, request)
@@ -280,6 +284,8 @@ class PlanRun(NativeCall):
         arguments = [each.copy() if type(each) is np.ndarray else each for each in request.arguments]
         arrays = [each for each in arguments if type(each) is np.ndarray]
         self._tables += arrays
+        if self._has_quiet_requests:
+            self._flags += [(each, request.quiet) for each in arrays if each.dtype == np.uint8]
         row["entry"] = ENTRIES[request.entry]
         row["arguments"][: len(arguments)] = [
             address_of(each) if type(each) is np.ndarray else each for each in arguments
@@ -334,6 +340,8 @@ class PlanRun(NativeCall):
             raise
         except errors.Error:  # the traced call raises it, or falls back
             return None
+        if flags and self._has_quiet_requests:
+            flags = self._flags_that_count()
         is_correct = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
         return buffers if is_correct else None
 
@@ -376,6 +384,13 @@ class PlanRun(NativeCall):
         for index in self._read:
             copies.sync_to_host(addresses[index])
         return flags
+
+    def _flags_that_count(self) -> int:
+        """Return the flags of the last run, without those that the function ignores."""
+        found = 0
+        for flags, quiet in self._flags:
+            found |= int(np.bitwise_or.reduce(flags)) & ~quiet
+        return found
 
     def _is_finite(self, buffers: Sequence[Array]) -> bool:
         for each in self._finite:

@@ -72,6 +72,7 @@ def is_joinable(segment: LoweredSegment) -> bool:
     are_numbers = all(place.buffer == NUMBERS or place.buffer >= read for place, _, _ in plan.finite)
     return (
         segment.host_call is None
+        and not any(request.quiet for request in plan.requests)
         and has_bool
         and are_numbers
         and bool(plan.order)

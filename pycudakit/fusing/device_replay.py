@@ -81,6 +81,8 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     guards = getattr(function, "guards", None)  # of a fused function
     if guards is None and not _is_module_of_functions(getattr(function, "__module__", "")):
         return None
+    if guards is not None and guards.sets_errors:
+        return None
     arrays: list[Any] = []
     seen: list[Any] = []
     try:

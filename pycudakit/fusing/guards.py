@@ -55,6 +55,11 @@ class Guards:
     function
         The function to analyse.
 
+    Attributes
+    ----------
+    sets_errors
+        Whether it sets NumPy's error handling: calls with other settings have other keys.
+
     Raises
     ------
     ImpureError
@@ -67,7 +72,7 @@ class Guards:
         self._modules: dict[ModuleType, set[str]] = {}  # of NumPy, with the attributes that are read
         self._attribute_reads: list[Callable[[], tuple[Any, ...]]] = []  # those of one module each
         self._first_attributes: dict[int, Any] = {}  # by id: they stand for themselves in a key
-        self._sets_errors = False  # by `np.errstate`
+        self.sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self._add(function)
         for module, names in self._modules.items():
@@ -89,7 +94,7 @@ class Guards:
         if len(values) != len(last_values) or not all(map(is_, values, last_values)):
             values_key = tuple([self._key_of(value) for value in values])
             self._last = values, values_key
-        return (*values_key, *np.geterr().values()) if self._sets_errors else values_key
+        return (*values_key, *np.geterr().values()) if self.sets_errors else values_key
 
     def _key_of(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)
@@ -112,7 +117,7 @@ class Guards:
         names = _globals_of(function.__code__) if type(function) is FunctionType else None
         if names is None:
             raise ImpureError
-        self._sets_errors |= "errstate" in code_uses(function.__code__).attributes
+        self.sets_errors |= "errstate" in code_uses(function.__code__).attributes
         readers: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
         readers += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
         readers += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from fusing.bodies import assert_same_sizes
 from helpers.nested import assert_parts
 
 import pycudakit as pk
@@ -22,6 +23,7 @@ def quotient(x, y):
 def checked(x, y):
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"x has {x.ndim} dimensions, and y has {y.ndim}, not 1")
+    assert_same_sizes(x, y)
     with np.errstate(all="ignore"):
         most = (x / y).max()
     return np.sqrt(x) * 2, most
@@ -136,3 +138,5 @@ def test_refusals_are_the_functions_own(engine):
         fused(ONES, ONES)
         with pytest.raises(ValueError, match="x has 2 dimensions, and y has 1, not 1"):
             fused(ONES.reshape(10, 30), ONES)
+        with pytest.raises(AssertionError, match="300 and 299 elements"):
+            fused(ONES, ONES[1:])

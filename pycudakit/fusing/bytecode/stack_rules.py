@@ -149,8 +149,10 @@ class StackRules:
         is_names = type(value) is tuple and bool(value) and all(type(each) is str for each in value)
         self._push(Items((PLAIN,) * len(value), value) if is_names else kind_of(value))  # type: ignore[arg-type]
 
-    def _do_plain_constant(self, _: Instruction) -> None:
-        self._push(PLAIN)
+    def _do_plain_constant(self, instruction: Instruction) -> None:
+        value = AssertionError if instruction.name == "LOAD_ASSERTION_ERROR" else instruction.value
+        is_exception = isinstance(value, type) and issubclass(value, BaseException)
+        self._push(Known(value) if is_exception else PLAIN)
 
     def _do_push_null(self, _: Instruction) -> None:
         self._push(NULL)

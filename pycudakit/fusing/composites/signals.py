@@ -144,13 +144,15 @@ def _is_known_to_be_finite(v: Any) -> bool:
     """Return True if the elements are known to be finite without a graph break for their values."""
     if v.dtype.kind != "f" or type(v) is not Tracer:
         return v.dtype.kind != "f" or bool(np.isfinite(v).all())
+    if v.owning_trace.capture is not None:
+        return bool(v.owning_trace.branches_on(np.all(np.isfinite(v))))
     values = v.owning_trace.array_if_on_host(v)
     return values is not None and bool(np.isfinite(values).all())
 
 
 def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
     """Compute the sums over an array padded with zeros; `v` is finite, so the padding adds zeros."""
-    left, right = (np.zeros(1, a.dtype).repeat(length) for length in sides)
+    left, right = (np.zeros_like(a, shape=length) for length in sides)
     total = _sums(np.concatenate((left, a, right)), v, sides[0] + middle + sides[1])
     if a.dtype.kind == "f":  # turns -0.0 into 0.0 at the ends, as in `_sums_masked`, which adds 0.0 there
         total[: sides[0]] += 0.0
@@ -161,8 +163,8 @@ def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
 def _sums_masked(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
     """Compute the sums with the padding masked out: 0 * inf would be NaN where `v` is not finite."""
     m = v.size - 1
-    zero = np.zeros(1, a.dtype)
-    ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
+    left, right = (np.zeros_like(a, shape=length) for length in sides)
+    ends = np.concatenate((left, a[:m], a[a.size - m :], right))
     is_inside = np.repeat([False, True, False], (sides[0], 2 * m, sides[1]))
     around = _sums(ends, v, sides[0] + m + sides[1], is_inside)
     return np.concatenate((around[: sides[0]], _sums(a, v, middle), around[sides[0] + m :]))

@@ -312,6 +312,10 @@ def is_c_ordered(array: Array) -> bool:
 def owner_of(array: Any) -> Array:
     """Return the array at the end of the chain of `base` attributes, as far as these are NumPy's."""
     owner: Any = array
-    while type(owner.base) is np.ndarray:
-        owner = owner.base
-    return owner  # type: ignore[no-any-return]
+    while True:
+        base = owner.base
+        if type(base).__name__ == "DummyArray":  # of `as_strided`
+            base = getattr(base, "base", None)
+        if type(base) is not np.ndarray:
+            return owner  # type: ignore[no-any-return]
+        owner = base

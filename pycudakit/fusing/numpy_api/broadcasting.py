@@ -100,7 +100,7 @@ def _as_numbers(a: Any) -> Any:
 
 
 def _are_within(trace: Trace, a: Any, length: int) -> bool:
-    return not trace.resolved(np.any((a < 0) | (a >= length)))
+    return not trace.branches_on(np.any((a < 0) | (a >= length)))
 
 
 @_implements(np.unravel_index)

@@ -71,7 +71,7 @@ def _choose(trace: Trace, a: Any, choices: Any, out: Any = None, mode: Any = "ra
         selector = selector % len(arrays)
     elif mode == "clip":
         selector = np.clip(selector, 0, last)
-    elif a.dtype != np.bool_ and trace.resolved(np.any((selector < 0) | (selector > last))):
+    elif a.dtype != np.bool_ and trace.branches_on(np.any((selector < 0) | (selector > last))):
         raise ValueError("invalid entry in choice array")
     types: list[Any] = [
         each if type(each) in (int, float) else array.dtype

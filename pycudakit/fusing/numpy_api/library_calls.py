@@ -391,12 +391,7 @@ def _captured_comparison(trace: Trace, function: Any, a: Any, b: Any, rest: list
     else:
         are_close = a == b
     result: Any = np.all(are_close)
-    if type(result) is not Tracer:
-        return None
-    value = trace.looked_at(result)
-    if (capture := trace.capture) is not None:
-        capture.add_branch(value)
-    return bool(value)
+    return trace.branches_on(result) if type(result) is Tracer else None
 
 
 for _name in ("allclose", "array_equal"):

@@ -205,6 +205,15 @@ class Scheduler:
         capture.add_branch(array)
         return bool(array)
 
+    def branches_on(self, condition: Any) -> bool:
+        """Return a truth value on which a handler branches: a branch of a captured call, no graph break."""
+        if type(condition) is not Tracer or self.capture is None or condition.node.shape:
+            return bool(self.resolved(condition))
+        array = self.looked_at(condition)
+        if (capture := self.capture) is not None:
+            capture.add_branch(array)
+        return bool(array)
+
     def looked_at(self, tracer: Tracer) -> Array:
         """Compute a number that decides how a captured call goes on; return it, on the host."""
         self.flush_if_errstate_changed()

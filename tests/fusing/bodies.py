@@ -98,8 +98,3 @@ def near(got, want):
         return
     eps = 4 * {2: 1e-3, 4: 1e-6, 8: 1e-12}[want.itemsize]
     np.testing.assert_allclose(got, want, rtol=eps, atol=eps * max(1, np.max(np.abs(want), initial=0)))
-
-
-def assert_same_sizes(x, y):
-    """Assert it in a file whose assertions pytest does not rewrite."""
-    assert x.size == y.size, f"{x.size} and {y.size} elements"

@@ -1,4 +1,8 @@
-"""The result of a function's analysis, which answers the questions of a trace at an instruction."""
+"""The result of the static analysis of a function: flags of its instructions, which a trace reads.
+
+An instruction is *risky* if it may read or write memory of the caller's arrays past the trace, so that the
+operations that are pending on such memory must be computed before it.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,12 @@ from pycudakit.fusing.memory.tracer import Tracer
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
 
-# Bits of an instruction. The first three tell which instructions may run between it and the next operation
-# that the trace surely records, where the scheduler asks again.
-RISK_AHEAD = 1  # a risky one
-MAY_RETURN = 2  # the function's last one, so that the caller's bits decide
-RISK_ON_RAISE = 4  # a risky one in a handler, if this instruction raises
-CONCRETE_NUMBER = 8  # the number that the instruction makes is concrete
+# Flags of an instruction. The first three decide whether pending operations are computed at an operation, by
+# the instructions that may run between it and the next operation that is surely recorded.
+RISK_AHEAD = 1  # a risky instruction may run
+MAY_RETURN = 2  # the function may return, so that the flags of the caller's instruction decide
+RISK_ON_RAISE = 4  # a risky instruction of a handler may run, if this instruction raises
+CONCRETE_NUMBER = 8  # the number that the instruction makes must be NumPy's scalar
 DEFERRED_FLOAT = 16  # the float that the instruction makes of a number may stay deferred
 
 
@@ -38,22 +42,23 @@ class Risk(NamedTuple):
 
 
 class Analysis:
-    """The analysis of a function for calls of one kind.
+    """The analysis of a function for calls whose arguments have the same abstract types (kinds).
 
     Attributes
     ----------
     facts
         By source, the kinds that a call must have for the analysis to hold.
     bits
-        By the id of a code object, the bits at each byte offset, as long as no number is concrete.
+        By the id of a code object, the flags at each byte offset, as long as no number is concrete.
     bits_beside_concrete
-        The same once some numbers are concrete: operations of these are not recorded.
+        The same once some numbers are NumPy's scalars, whose operations run at once.
     risks
         The risky instructions.
     dispatched
-        By code object, the indices of the calls of code that was not analysed, or that has such calls.
+        By code object, the indices of the calls that are redirected through a dispatcher, since the callee
+        was not analysed, or has such calls.
     scalar_parameters
-        The parameters that the function only computes with: if they are numbers, they are operands.
+        The parameters that are used in arithmetic alone: their values are no part of a call's signature.
     """
 
     def __init__(self) -> None:

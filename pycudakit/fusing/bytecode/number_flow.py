@@ -1,7 +1,8 @@
 """The graph along which numbers flow through analysed code, and which of them must be NumPy's scalars.
 
-Its nodes are sites (instructions that make numbers), containers, cells, and the arguments and results of
-frames. A number whose site reaches a use that takes no tracer is concrete.
+Its nodes are sites (instructions that make numbers, or floats of them), containers, cells, and the arguments
+and results of frames. A number is *concrete*, so that it must be NumPy's scalar, if its site reaches a use
+that takes no tracer.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ NONE: Origins = frozenset()
 
 
 class NumberFlow:
-    """The graph of one analysis: an edge leads from a node to those that its numbers may reach."""
+    """The graph of one analysis: an edge leads from a node to a node that its numbers may reach."""
 
     def __init__(self) -> None:
-        self._sources: dict[Node, set[Node]] = {}  # edges, by their ends
+        self._sources: dict[Node, set[Node]] = {}  # edges, by the nodes that they lead to
         self._escapes: dict[Node, str] = {}  # nodes whose numbers other code may see, with the reason
         self._forced: dict[Node, str] = {}  # instructions that run other code, which may make numbers
         self._floats: set[Node] = set()  # instructions that make Python's floats of numbers
@@ -26,10 +27,10 @@ class NumberFlow:
         self._escaped_floats: set[Node] = set()
         self.ends: dict[tuple[int, int], int] = {}  # of instructions, by the code's id and the begin
 
-    def add(self, origins: Origins, ends: Iterable[Node]) -> None:
+    def add(self, origins: Origins, targets: Iterable[Node]) -> None:
         """Note that these numbers may reach nodes."""
-        for end in ends if origins else ():
-            self._sources.setdefault(end, set()).update(origins)
+        for target in targets if origins else ():
+            self._sources.setdefault(target, set()).update(origins)
 
     def escape(self, origins: Origins, reason: str) -> None:
         """Note that other code may see these numbers."""
@@ -37,7 +38,7 @@ class NumberFlow:
             self._escapes.setdefault(node, reason)
 
     def force(self, site: Node, reason: str) -> None:
-        """Note that an instruction runs other code: a number made meanwhile may go anywhere."""
+        """Note that an instruction runs other code: the numbers that this makes must be NumPy's scalars."""
         self._forced.setdefault(site, reason)
 
     def add_float(self, node: Node) -> None:
@@ -49,7 +50,7 @@ class NumberFlow:
         self._float_sources[node] = origins
 
     def escape_floats(self, origins: Origins) -> None:
-        """Note a use in which a deferred float among these numbers would not be as Python's is."""
+        """Note a use in which a deferred float would behave in another way than Python's."""
         self._escaped_floats |= origins
 
     def concrete_numbers(self) -> dict[Node, str]:

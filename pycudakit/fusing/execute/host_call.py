@@ -29,8 +29,8 @@ class ArrayOperand(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
-    is_scalar: bool  # NumPy's scalar in place of the array
-    is_weak: bool  # Python's number in place of NumPy's scalar
+    is_scalar: bool  # passed as NumPy's scalar
+    is_weak: bool  # passed as Python's number
 
     def value(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
         """Return the array, or the number."""
@@ -103,9 +103,10 @@ class HostCall(NamedTuple):
 
 
 def results_of(value: Any) -> list[Array] | None:
-    """Return the arrays of a function's result; None if a part is neither a number nor an array.
+    """Return the arrays of a function's result.
 
-    An empty array is none, either. `Capture.add_host_call` refuses views of operands.
+    None means that a part is neither NumPy's scalar nor an array with elements in new, contiguous memory.
+    `Capture.add_host_call` refuses views of operands.
     """
     if isinstance(value, (tuple, list)):
         parts = [results_of(part) for part in value]

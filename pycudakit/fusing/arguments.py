@@ -200,11 +200,13 @@ class ArgumentMap:
                 if len(parts) != len(original) or any(
                     a is not b for a, b in zip(parts, original, strict=True)
                 ):
+                    self._trace.mark_not_replayable()
                     original[:] = parts
             else:
                 values = {key: self._part_to_caller(part) for key, part in copy.items()}
                 if values.keys() != original.keys() or any(
                     values[key] is not original[key] for key in values
                 ):
+                    self._trace.mark_not_replayable()
                     original.clear()
                     original.update(values)

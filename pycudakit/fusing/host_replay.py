@@ -42,24 +42,40 @@ _MAX_FAILURES = 2  # replays in succession that must be traced after all, before
 _MAX_PATHS = 64  # of one signature
 _MANY_MISSES = 8  # calls in succession whose paths are not known, after which fewer are tried
 _MAX_FAILED_CAPTURES = 3  # of calls that branch, of which others may be replayable
-_MAX_LENGTH = 64  # of a tuple among the arguments
+_MAX_LENGTH = 64  # of a container among the arguments
 _OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
+class Operands(NamedTuple):
+    """The objects among the arguments of a call that are no constants.
+
+    `addresses` are those of the arrays, and `bounds` the first and the last byte of each.
+    """
+
+    arrays: list[Array]
+    addresses: list[int]
+    bounds: list[tuple[int, int]]
+    generators: list[Any]  # of pycudakit
+    containers: list[Any]  # lists and dicts
+
+
 class Signature(NamedTuple):
-    """The signature of a call, as a hashable key, and the arrays of this call.
+    """The signature of a call, as a hashable key, and the objects of this call.
 
     `scalars` are arrays of numbers that the function only computes with, by the index or the name of the
-    argument, and `generators` the random generators of pycudakit.
+    argument.
     """
 
     key: tuple[Any, ...]
-    arrays: list[Array]
-    addresses: list[int]
+    operands: Operands
     engine: str
     scalars: dict[int | str, Array]
-    generators: list[Any]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arguments that are arrays."""
+        return self.operands.arrays
 
 
 class _Entry:
@@ -110,11 +126,9 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     guards: Guards | None = function.guards
     if guards is None or not IS_ON or context.fast_path_engine() not in (engine, "auto"):
         return None
-    arrays: list[Array] = []
-    addresses: list[int] = []
-    bounds: list[tuple[int, int]] = []
+    operands = Operands([], [], [], [], [])
+    bounds = operands.bounds
     scalars: dict[int | str, Array] = {}
-    generators: list[Any] = []
     types: list[tuple[int | str, type]] = []  # of the numbers, whose arrays have one dtype
     scalar_arguments = function.scalar_arguments
     if scalar_arguments and not _OPERAND_TYPES.isdisjoint(map(type, (*args, *kwargs.values()))):
@@ -126,13 +140,12 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         args = [scalars.get(index, value) for index, value in enumerate(args)]
         kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
     try:
-        operands = arrays, addresses, bounds, generators
-        positional = tuple([_key_of(value, *operands) for value in args])
-        keyword = kwargs and tuple([(name, _key_of(value, *operands)) for name, value in kwargs.items()])
+        positional = tuple([_key_of(value, operands) for value in args])
+        keyword = kwargs and tuple([(name, _key_of(value, operands)) for name, value in kwargs.items()])
         guard_values = guards.evaluate()
     except (NotReplayableError, ImpureError):
         return None
-    has_operands = len(bounds) > len(scalars) or generators
+    has_operands = len(bounds) > len(scalars) or operands.generators
     if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
     if len(bounds) > 1:
@@ -140,23 +153,14 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
     key_of_call = engine, guard_values, positional, keyword or (), tuple(types)
-    return Signature(key_of_call, arrays, addresses, engine, scalars, generators)
+    return Signature(key_of_call, operands, engine, scalars)
 
 
-def _key_of(
-    value: Any,
-    arrays: list[Array],
-    addresses: list[int],
-    bounds: list[tuple[int, int]],
-    generators: list[Any],
-    depth: int = 0,
-) -> Any:
-    """Return the part of the key for one argument.
-
-    Append arrays, their addresses and their bounds, and generators.
-    """
+def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
+    """Return the part of the key for one argument, and append it to the operands if it is one."""
     kind = type(value)
     if kind is np.ndarray:
+        arrays, addresses, bounds, _, _ = operands
         for index, array in enumerate(arrays):
             if array is value:
                 return index
@@ -169,16 +173,32 @@ def _key_of(
         bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
         return dtype.char, value.shape, value.strides, flags
     if kind is tuple and len(value) <= _MAX_LENGTH and depth < MAX_DEPTH:
-        operands = arrays, addresses, bounds, generators
-        return kind, tuple([_key_of(part, *operands, depth + 1) for part in value])
+        return kind, tuple([_key_of(part, operands, depth + 1) for part in value])
     key = key_of_constant(value)
     if key is not None:
         return key
+    if kind is list or kind is dict:
+        return kind, _key_of_container(value, operands, depth)
     if is_generator(value) and not isinstance(value, np.random.Generator):
+        generators = operands.generators
         if not any(value is each for each in generators):
             generators.append(value)
         return kind, next(index for index, each in enumerate(generators) if each is value)
     raise NotReplayableError
+
+
+def _key_of_container(value: Any, operands: Operands, depth: int) -> Any:
+    """Return the key of a list or dict that no other argument is or has."""
+    containers = operands.containers
+    if len(value) > _MAX_LENGTH or depth >= MAX_DEPTH or any(value is each for each in containers):
+        raise NotReplayableError
+    containers.append(value)
+    if type(value) is list:
+        return tuple([_key_of(part, operands, depth + 1) for part in value])
+    names = tuple(map(key_of_constant, value))
+    if None in names:
+        raise NotReplayableError
+    return names, tuple([_key_of(part, operands, depth + 1) for part in value.values()])
 
 
 class PlanCache:
@@ -204,7 +224,8 @@ class PlanCache:
         if tree.has_several_segments:
             result = _replay_as_one_call(tree, signature, reason)
         else:
-            result = tree.replay(signature.arrays, signature.addresses, reason, signature.generators)
+            operands = signature.operands
+            result = tree.replay(operands.arrays, operands.addresses, reason, operands.generators)
         if type(result) is not NotReplayed:
             entry.failures = entry.misses = 0
             return result
@@ -245,8 +266,9 @@ class PlanCache:
     ) -> Any:
         """Call `run` with a capture of this patience, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
-        capture = Capture(signature.arrays, signature.engine, patience, signature.generators)
+        capture = Capture(signature.arrays, signature.engine, patience, signature.operands.generators)
         capture.scalars = signature.scalars
+        capture.containers = set(map(id, signature.operands.containers))
         with recorded_warnings() as met:
             result = run(capture)
         entry = self._entry_of(signature)
@@ -303,9 +325,8 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: Reason) ->
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
     numpy_seconds: list[float] = []
-    replay = functools.partial(
-        tree.replay, signature.arrays, signature.addresses, reason, signature.generators, numpy_seconds
-    )
+    arrays, addresses, _, generators, _ = signature.operands
+    replay = functools.partial(tree.replay, arrays, addresses, reason, generators, numpy_seconds)
     # Under `auto`, the functions of pycudakit among the host calls run on the engine of the replay, too.
     is_usual = not tree.has_host_calls or context.current_engine() == signature.engine
     with (

@@ -48,8 +48,8 @@ class _Copies:
 
     def __init__(self, signature, args, kwargs):
         self.arrays = [copy_with_layout(array) for array in signature.arrays]
-        self.generators = [copy.copy(generator) for generator in signature.generators]
-        originals = (*signature.arrays, *signature.generators)
+        self.generators = [copy.copy(generator) for generator in signature.operands.generators]
+        originals = (*signature.arrays, *signature.operands.generators)
         copies = (*self.arrays, *self.generators)
         by_id = {id(one): other for one, other in zip(originals, copies, strict=True)}
         self.args, self.kwargs = tree_map((args, kwargs), lambda value: by_id.get(id(value), value))

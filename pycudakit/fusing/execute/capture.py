@@ -168,6 +168,7 @@ class Capture:
         self.has_quiet_requests = self._has_other_requests = False
         # Arrays in place of numbers that the function only computes with, by the argument's index or name.
         self.scalars: dict[int | str, Array] = {}
+        self.containers: set[int] = set()  # the ids of lists and dicts among the arguments
 
     # ---- The traced call -------------------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ class _Lowering:
 
     def _add_results(self, result: Any) -> None:
         """Find the memory of a result's arrays and scalars."""
+        if id(result) in self.capture.containers:
+            raise NotReplayableError
         if type(result) is Scalar:
             self._add_result(result.array).is_read_by_python = True
         elif type(result) is np.ndarray and id(result) not in self.capture.argument_indices:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Generator
+from typing import Any
 
 from pycudakit._runtime.progress import ProgressCallback
 
@@ -56,6 +58,18 @@ class Watcher:
                 raise error
         finally:
             del error
+
+
+def raised_by_a_handler(error: BaseException) -> bool:
+    """Return True if a signal handler of Python's raised an exception."""
+    handlers: Any = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [getattr(each, "__func__", each) for each in handlers]
+    functions += [vars(type(each)).get("__call__") for each in handlers]
+    codes = {getattr(each, "__code__", None) for each in functions} - {None}
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code not in codes:
+        step = step.tb_next
+    return step is not None or ended_a_call(error)
 
 
 def ended_a_call(error: BaseException) -> bool:

@@ -53,6 +53,8 @@ def needs_arrays(function: Any, package: str) -> bool:
             return True
         module = type(owner).__module__
     top = str(module).partition(".")[0]
+    if str(module).startswith("numpy.random."):  # a method, called by the class
+        return is_compiled(function)
     if top.lstrip("_") in _TAKE_TRACERS:  # `_operator` is the compiled part of `operator`
         return False
     return is_compiled(function) or (top != package and _is_installed(top))

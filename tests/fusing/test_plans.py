@@ -918,6 +918,49 @@ def test_printing_options(engine):
             np.testing.assert_array_equal(fused(np.ones(3)), np.full(3, precision))
 
 
+def layers(parameters, x):
+    hidden = np.maximum(x @ parameters["first"] + parameters["bias"], 0)
+    return hidden @ parameters["second"]
+
+
+def totals(arrays, x):
+    return sum(arrays) * len(arrays), arrays[-1] + x[0]
+
+
+def test_lists_and_dicts_of_arrays(engine):
+    for body in (layers, totals):
+        fused = pk.fuse(body)
+        for turn in range(5):
+            given = [numbers(3, seed=turn + each) for each in range(4)]
+            if body is layers:
+                given = {"first": numbers(3, 6, seed=turn), "bias": numbers(6), "second": numbers(6, 2)}
+            x = numbers(4, 3, seed=turn)
+            np.testing.assert_allclose(fused(given, x)[0], body(given, x)[0], rtol=1e-12)
+            fused(given, x)
+            assert is_replayed() or turn < 2 or engine != "cpu"
+
+
+def test_containers_that_change_are_traced(engine):
+    def appends(items, settings, x):
+        items.append(x * 2)
+        settings["calls"] += 1
+        return items, settings, x + settings["calls"]
+
+    fused, ours, numpys = pk.fuse(appends), ([], {"calls": 0}), ([], {"calls": 0})
+    for turn in range(6):
+        x = numbers(9, seed=turn)
+        result, expected = fused(*ours, x), appends(*numpys, x)
+        assert result[0] is ours[0]
+        assert result[1] is ours[1]
+        assert_parts(result, expected, assert_close)
+    kept = pk.fuse(lambda items, settings, x: (items, settings, items is settings, x * 2))
+    for _ in range(4):
+        items, settings = [numbers(3)], {"a": numbers(4)}
+        result = kept(items, settings, numbers(5))
+        assert (result[0] is items, result[1] is settings, result[2]) == (True, True, False)
+        assert kept(items, items, numbers(5))[2]
+
+
 def test_a_view_in_a_result_is_the_arguments(engine):
     fused = pk.fuse(lambda x: (x[1:], x * 2))
     base = np.arange(40.0)

@@ -26,6 +26,7 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Reason
+from pycudakit._runtime.interrupts import raised_by_a_handler
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
 from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
@@ -285,7 +286,7 @@ class PlanTree:
             return NotReplayed.FAILED if call.must_be_traced else NotReplayed.UNKNOWN_PATH
         finally:
             if not has_succeeded:  # also after an interrupt
-                call.restore_arguments()
+                call.undo()
 
 
 class _SuperblockRuns(NamedTuple):
@@ -315,6 +316,7 @@ class _Replay:
         # It draws from copies, so that a call that is traced after all draws the same numbers.
         self._drawn = [(each, copy.copy(each)) for each in generators]
         self._states = [own.__getstate__() for _, own in self._drawn]
+        self._may_have_advanced = False
         self.live: dict[int, Array] = {}  # of earlier segments, by serial number
         self.must_be_traced = False
 
@@ -387,8 +389,10 @@ class _Replay:
         try:
             with np.errstate(**raising):
                 result = call.compute(self._arguments, [own for _, own in self._drawn], self.live)
-        except Exception:  # noqa: BLE001  (any: the traced call raises it again)
-            return None
+        except Exception as error:
+            if raised_by_a_handler(error):
+                raise
+            return None  # the traced call raises it again
         results = [] if call.writes else results_of(result)
         if results is None:
             return None
@@ -397,17 +401,23 @@ class _Replay:
         self.live.update(zip(call.results, map(owner_of, results), strict=False))
         return layouts_of(results)
 
-    def restore_arguments(self) -> None:
-        """Undo all writes to arguments."""
+    def undo(self) -> None:
+        """Undo all writes to arguments, and what `advance_generators` has done, if it was interrupted."""
         for index, values in self._saved.items():
             self._arguments[index][...] = values
+        for drawn, state in zip(self._drawn, self._states, strict=True) if self._may_have_advanced else ():
+            each, own = drawn
+            compare_exchange([each._stream], [own.__getstate__()], [state])  # noqa: SLF001
 
     def advance_generators(self) -> bool:
         """Advance the generators as the copies; return False if another thread has drawn meanwhile."""
         if not self._drawn:
             return True
         streams = [each._stream for each, _ in self._drawn]  # noqa: SLF001
-        return compare_exchange(streams, self._states, [own.__getstate__() for _, own in self._drawn])
+        states = [own.__getstate__() for _, own in self._drawn]
+        self._may_have_advanced = True
+        self._may_have_advanced = compare_exchange(streams, self._states, states)
+        return self._may_have_advanced
 
     def _save(self, written: Iterable[int]) -> None:
         for index in written:

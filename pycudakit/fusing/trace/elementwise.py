@@ -191,6 +191,7 @@ class ElementwiseTrace(TiledScheduler):
                 return python_float  # of which Python does not warn
             arguments, types = self.weak_scalars.typed(arguments, types)
             nodes = [each for each in arguments if type(each) is Node]
+            is_computed &= all(node.array is not None for node in nodes)  # a cast of a float may be deferred
         result, may_raise, may_warn, seconds, integers = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )

@@ -402,7 +402,7 @@ class _Replay:
         return layouts_of(results)
 
     def undo(self) -> None:
-        """Undo all writes to arguments, and what `advance_generators` has done, if it was interrupted."""
+        """Undo all writes to arguments, and the advance of generators, if an interrupt came during that."""
         for index, values in self._saved.items():
             self._arguments[index][...] = values
         for drawn, state in zip(self._drawn, self._states, strict=True) if self._may_have_advanced else ():

@@ -123,6 +123,7 @@ class TracedFunction:
         # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
         trace = (begin_trace or self._new_trace_to_capture)()
         trace.begun_capture = capture
+        capture.sets_errors = self.guards is not None and self.guards.sets_errors
         with observe_entries(capture.on_native_call):
             return self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
 

@@ -66,8 +66,6 @@ def key_of_constant(value: Any) -> Any:
     return None
 
 
-# Entries that report the flags of each instruction.
-_OF_FLAGS = frozenset({"pk_evaluate", "pk_reduce", "pk_reduce_several"})
 _ALL_FLAGS = abi.FPE_DIVIDE_BY_ZERO | abi.FPE_OVERFLOW | abi.FPE_INVALID
 # Entries that take the addresses of arrays, of which the last is the result; and those of each type.
 _OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted"})
@@ -165,7 +163,7 @@ class Capture:
         self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
         self._errors: Any = np.geterr()
-        self.has_quiet_requests = self._has_other_requests = False
+        self.sets_errors = False  # the function may use `np.errstate`
         # Arrays in place of numbers that the function only computes with, by the argument's index or name.
         self.scalars: dict[int | str, Array] = {}
         self.containers: set[int] = set()  # the ids of lists and dicts among the arguments
@@ -389,17 +387,17 @@ class Capture:
         self._append(request, memories)
 
     def _append(self, request: Request, memories: dict[int, Memory]) -> None:
-        if np.geterr() != self._errors:  # inside of a `with np.errstate(...)`
-            quiet = newly_ignored(self._errors)
-            if quiet is None or self.engine != "cpu":
-                raise NotReplayableError
-            request = request._replace(quiet=quiet)
-            self.has_quiet_requests |= quiet != 0
-        self._has_other_requests |= request.entry not in _OF_FLAGS
-        if self.has_quiet_requests and self._has_other_requests:  # whose flags are known of all together
-            raise NotReplayableError
-        self.segments[-1].requests.append((request, memories))
+        self.segments[-1].requests.append((request._replace(quiet=self._quiet_flags()), memories))
         self._request_count += 1
+
+    def _quiet_flags(self) -> int:
+        """Return the floating-point flags that are ignored here, by a `with np.errstate(...)` of the body."""
+        if not self.sets_errors or np.geterr() == self._errors:
+            return 0
+        quiet = newly_ignored(self._errors)
+        if quiet is None:
+            raise NotReplayableError
+        return quiet if self.engine == "cpu" else 0  # a GPU tells the flags of all requests together
 
     def _find_arrays(self, request: Request, shapes: Sequence[tuple[int, ...]]) -> dict[int, Memory]:
         """Find the memory of operands of these shapes, of which the last is the result."""
@@ -425,7 +423,7 @@ class Capture:
             if is_reduction and memory is None:
                 raise NotReplayableError
             is_float = memory is not None and memory.owner.dtype.kind == "f"
-            if is_reduction and is_float and newly_ignored(self._errors) != _ALL_FLAGS:
+            if is_reduction and is_float and self._quiet_flags() != _ALL_FLAGS:
                 assert memory is not None  # noqa: S101
                 self.segments[-1].finite.append(memory)
                 memory.is_read_by_python = True

@@ -43,6 +43,8 @@ from pycudakit.fusing.execute.plan import (
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.memory.buffer import byte_bounds
 
+# Entries that report the flags of each instruction.
+_OF_FLAGS = frozenset({"pk_evaluate", "pk_reduce", "pk_reduce_several"})
 # A call that writes more bytes of arguments for each request is not replayed: a replay copies them, so that
 # it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
@@ -247,7 +249,12 @@ class _SegmentLowering:
         identities: list[Any] = []
         indices: dict[Any, int] = {}
         order: list[int] = []
+        # Of other requests, the flags are known of all together: then those that are ignored count, too.
+        are_of_flags = _OF_FLAGS.issuperset([request.entry for request, _ in segment.requests])
+        has_quiet_requests = are_of_flags and any(request.quiet for request, _ in segment.requests)
         for request, memories in segment.requests:
+            if not has_quiet_requests and request.quiet:
+                request = request._replace(quiet=0)  # noqa: PLW2901
             operands = []
             for row, memory in memories.items():
                 address = int(request.table[row]["address"])
@@ -256,7 +263,7 @@ class _SegmentLowering:
                 request.arrays[row] = self._place_of(memory, memory.begin)
             request.table["address"][list(request.places)] = 0
             # A request that is called again reports the flags of its last call alone.
-            key = (*request.key(), len(order)) if call.capture.has_quiet_requests else request.key()
+            key = (*request.key(), len(order)) if has_quiet_requests else request.key()
             index = indices.setdefault(key, len(requests))
             if index == len(requests):
                 requests.append(request)

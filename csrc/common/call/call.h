@@ -77,6 +77,11 @@ class Call {
         ~InFlight();
     };
 
+    // Returns the lane number of this thread, which takes part in the call. The caller holds the mutex, or no
+    // other thread takes part.
+    int lane_of_this_thread();
+    void add_span(const pk_span &span);
+
     const InFlight in_flight_;
     Clock::time_point start_time_ = Clock::now();
     const std::thread::id caller_ = std::this_thread::get_id();
@@ -88,9 +93,6 @@ class Call {
     std::atomic<int64_t> done_{0}, launches_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
-    int lane_of_this_thread();  // which takes part; under the mutex
-    void add_span(const pk_span &span);
-
     Timeline timeline_;
     std::optional<double> stage_seconds_[PK_STAGE_COUNT];
     std::vector<std::thread::id> threads_;  // those that took part

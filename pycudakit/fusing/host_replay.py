@@ -50,7 +50,7 @@ _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 class Operands(NamedTuple):
     """The objects among the arguments of a call that are no constants.
 
-    `addresses` are those of the arrays, and `bounds` the first and the last byte of each.
+    `addresses` are those of the arrays, and `bounds` the begin and the end of each in memory.
     """
 
     arrays: list[Array]
@@ -181,9 +181,11 @@ def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
         return kind, _key_of_container(value, operands, depth)
     if is_generator(value) and not isinstance(value, np.random.Generator):
         generators = operands.generators
-        if not any(value is each for each in generators):
-            generators.append(value)
-        return kind, next(index for index, each in enumerate(generators) if each is value)
+        for index, generator in enumerate(generators):
+            if generator is value:
+                return kind, index
+        generators.append(value)
+        return kind, len(generators) - 1
     raise NotReplayableError
 
 

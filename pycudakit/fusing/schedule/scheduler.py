@@ -197,13 +197,12 @@ class Scheduler:
         In a captured call, it is one of the outcomes by which replays find their path. Such a call is not
         strict: its function was traced without a graph break.
         """
-        operation, capture = "the truth value of an array, in `if` or `while`,", self.capture
-        if capture is None or self.has_stopped_deferring or tracer.node.shape:
+        operation = "the truth value of an array, in `if` or `while`,"
+        if self.capture is None or self.has_stopped_deferring or tracer.node.shape:
             return bool(self.concretize(tracer, operation))
-        array = self.looked_at(tracer)
+        value = self.branches_on(tracer)
         self.note_graph_break(operation, is_replayed=True)
-        capture.add_branch(array)
-        return bool(array)
+        return value
 
     def branches_on(self, condition: Any) -> bool:
         """Return a truth value on which a handler branches: a branch of a captured call, no graph break."""

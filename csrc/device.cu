@@ -8,6 +8,7 @@
 #include "cuda/kernels/cache_flush.h"
 #include "cuda/matmul/cublas.h"
 #include "cuda/pipeline/staging_slots.h"
+#include "cuda/residency/request_graphs.h"
 #include "cuda/residency/residency_map.h"
 #include "cuda/runtime/copy_bandwidth.h"
 #include "cuda/runtime/cuda.h"
@@ -61,6 +62,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
 extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
+        pk::RequestGraphs::release();
         pk::kernels::release();
         pk::cublas::release();
         pk::release_slots();

@@ -1,7 +1,8 @@
 // Lists of requests (pk_run_requests) in the CUDA library. The buffers of a list are copied to a device and
 // made resident there, in a residency scope of the list's. Inside it each request is an ordinary call, which
 // finds its operands resident and is only enqueued, in the scope's stream. Then the results are copied back.
-// Buffers that are resident already, in a scope of the caller's, stay on the device.
+// Buffers that are resident already, in a scope of the caller's, stay on the device. The calls of a list with
+// a key are captured in CUDA graphs in its second run, which later runs launch.
 #include "common/requests.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "common/types.h"
 #include "cuda/kernels/buffers.h"
 #include "cuda/kernels/run_resources.h"
+#include "cuda/residency/request_graphs.h"
 #include "cuda/residency/residency_map.h"
 #include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/launch.h"
@@ -44,6 +46,17 @@ bool uses_host_memory(const pk_request &request) {
     return request.entry == PK_REQUEST_LOOP || request.entry == PK_REQUEST_RUN_KERNELS;
 }
 
+// Return true for entries whose calls a graph can have: they read nothing that the host computes.
+bool may_be_captured(const pk_request &request) {
+    switch (request.entry) {
+        case PK_REQUEST_EVALUATE:
+        case PK_REQUEST_REDUCE:
+        case PK_REQUEST_REDUCE_SEVERAL:
+        case PK_REQUEST_SCAN: return true;
+        default: return false;
+    }
+}
+
 bool has_stop(const RequestList &list, int64_t buffer) {
     return std::any_of(list.stops, list.stops + list.stop_count,
                        [&](const pk_stop &stop) { return stop.buffer == buffer; });
@@ -66,14 +79,18 @@ std::unique_ptr<PreparedRequest> prepare(const pk_request &) { return nullptr; }
 class RequestBuffers::OnDevice {
    public:
     OnDevice(const RequestList &list, Call &call)
-        : call_(call),
+        : list_(list),
+          call_(call),
           device_(devices_of(call).front()),
           current_(device_),
           status_words_(status_words_of(list)),
           buffers_(with_status_words(list)),
           device_buffers_({buffers_.data(), int64_t(buffers_.size())}, call, device_),
           mapped_buffers_({for_stops_.data(), int64_t(for_stops_.size())}, call, device_),
-          run_stream_(kernels::acquire_run_stream(device_)) {
+          graphs_(graphs_of(list)),
+          run_stream_(graphs_ != nullptr && graphs_->run_stream != nullptr
+                          ? std::move(graphs_->run_stream)
+                          : kernels::acquire_run_stream(device_)) {
         const int64_t max_small = tuned(Tune::in_place_bytes);
         const bool is_small = device_buffers_.pinned_bytes() <= max_small;
         if (is_small || !for_stops_.empty()) {
@@ -86,14 +103,16 @@ class RequestBuffers::OnDevice {
             has_memory_ = true;
             return;
         }
-        const StreamOrder order = is_small ? StreamOrder(stream()) : std::nullopt;
-        memory_ =
-            DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order, Account::resident);
+        if (graphs_ != nullptr && graphs_->memory_bytes == device_buffers_.bytes())
+            memory_ = std::move(graphs_->memory);
+        if (memory_.d_memory() == nullptr)
+            memory_ = allocate(is_small ? StreamOrder(stream()) : std::nullopt);
         has_memory_ = memory_.d_memory() != nullptr;
         device_buffers_.set_memory(memory_.d_memory(), is_small ? run_stream_->pinned() : nullptr);
     }
 
     ~OnDevice() {
+        if (run_stream_ == nullptr) return;  // it is cached with graphs
         if (scope_) {
             (void)cudaStreamSynchronize(stream());  // an earlier failure is being reported
             scope_.reset();
@@ -117,6 +136,52 @@ class RequestBuffers::OnDevice {
         for (size_t i = 1; i < buffers_.size(); ++i) add(buffers_[i], device_buffers_.address(int64_t(i)));
         for (size_t i = 0; i < for_stops_.size(); ++i)
             add(for_stops_[i], mapped_buffers_.address(int64_t(i)));
+        if (graphs_ == nullptr) return;
+        std::vector<const char *> addresses;
+        for (size_t i = 0; i < buffers_.size(); ++i) addresses.push_back(device_buffers_.address(int64_t(i)));
+        for (size_t i = 0; i < for_stops_.size(); ++i)
+            addresses.push_back(mapped_buffers_.address(int64_t(i)));
+        graphs_->validate(list_, addresses);
+    }
+
+    // Launch the graph that begins with a call; return the number of its calls, or 0.
+    int64_t launch_graph(int64_t first, pk_report *sum) {
+        const CallGraph *const graph = graphs_ != nullptr ? graphs_->find(first) : nullptr;
+        if (graph == nullptr) return 0;
+        make_device_current();
+        PK_CUDA(cudaGraphLaunch(graph->executable.get(), stream()));
+        graph->kernels.count_launch();
+        pk::add(*sum, graph->report);
+        for (int64_t call = graph->begin; call < graph->end; ++call) after_call(call);
+        return graph->end - graph->begin;
+    }
+
+    // Capture the calls that were made one by one, and cache the graphs with the device's resources.
+    void capture(int64_t end, const RequestGraphs::Capture &call_request) {
+        if (graphs_ == nullptr) return;
+        if (++graphs_->runs > 1 && end - graphs_->captured() >= RequestGraphs::MIN_CALLS) {
+            make_device_current();
+            double operations = 0;
+            const pk_stop *stop = list_.stops, *const last_stop = stop + list_.stop_count;
+            const auto can_be_captured = [&](int64_t call) {
+                return may_be_captured(list_.requests[list_.order[call]]);
+            };
+            const auto ends_after = [&](int64_t call) {
+                operations += operations_of(list_.requests[list_.order[call]]);
+                while (stop != last_stop && stop->call < call) ++stop;
+                const bool ends = operations >= SLICE_OPERATIONS || (stop != last_stop && stop->call == call);
+                if (ends) operations = 0;
+                return ends;
+            };
+            graphs_->capture(end, stream(), can_be_captured, ends_after, call_request);
+        }
+        scope_.reset();
+        if (graphs_->captured() > 0) {
+            graphs_->run_stream = std::move(run_stream_);
+            graphs_->memory = std::move(memory_);
+            graphs_->memory_bytes = device_buffers_.bytes();
+        }
+        RequestGraphs::put({list_.key[0], list_.key[1]}, std::move(graphs_));
     }
 
     // Wait for the calls, and return a value in host memory that the device has computed.
@@ -135,8 +200,8 @@ class RequestBuffers::OnDevice {
     }
 
     // Wait if much is enqueued.
-    void after_call(const pk_request &request) {
-        operations_ += operations_of(request, double(device_buffers_.bytes()));
+    void after_call(int64_t call) {
+        operations_ += operations_of(list_.requests[list_.order[call]]);
         if (operations_ < SLICE_OPERATIONS) return;
         PK_CUDA(cudaStreamSynchronize(stream()));
         operations_ = 0;
@@ -202,8 +267,46 @@ class RequestBuffers::OnDevice {
         return buffers;
     }
 
+    // Return the graphs of a list, or an object without any; null if the list has no key, or large buffers,
+    // or some in a scope of the caller's, which may be elsewhere in the next run.
+    std::unique_ptr<RequestGraphs> graphs_of(const RequestList &list) {
+        const auto in_list = std::count_if(list.buffers, list.buffers + list.buffer_count,
+                                           [](const pk_buffer &each) { return each.bytes != 0; });
+        const auto own = std::count_if(buffers_.begin() + 1, buffers_.end(),
+                                       [](const pk_buffer &each) { return each.bytes != 0; });
+        const bool are_own = own + int64_t(for_stops_.size()) == in_list;
+        if (!list.has_key() || !are_own || device_buffers_.bytes() > RequestGraphs::MAX_BYTES) return nullptr;
+        return RequestGraphs::take({list.key[0], list.key[1]}, device_);
+    }
+
+    DeviceBuffer allocate(StreamOrder order) {
+        DevicePool &pool = DevicePool::of(device_);
+        const int64_t bytes = device_buffers_.bytes();
+        DeviceBuffer memory = pool.allocate_if_possible(bytes, order, Account::resident);
+        if (memory.d_memory() != nullptr) return memory;
+        RequestGraphs::release();
+        return pool.allocate_if_possible(bytes, order, Account::resident);
+    }
+
+    // Make the device's values the only ones: graphs read and write no others.
+    void make_device_current() {
+        const auto make_current = [&](const pk_buffer &each) {
+            ResidentBuffer *const resident = ResidencyScope::find(each.address);
+            if (resident == nullptr) return;
+            resident->sync_to_device(call_);
+            resident->host_valid = false;
+        };
+        std::for_each(buffers_.begin(), buffers_.end(), make_current);
+        std::for_each(for_stops_.begin(), for_stops_.end(), make_current);
+    }
+
+    double operations_of(const pk_request &request) const {
+        return pk::operations_of(request, double(device_buffers_.bytes()));
+    }
+
     cudaStream_t stream() const { return run_stream_->stream.get(); }
 
+    const RequestList &list_;
     Call &call_;
     const int device_;
     const CurrentDevice current_;
@@ -215,6 +318,7 @@ class RequestBuffers::OnDevice {
     const std::vector<pk_buffer> buffers_;  // the status words, and all other buffers
     kernels::Buffers device_buffers_, mapped_buffers_;
     char value_[8];
+    std::unique_ptr<RequestGraphs> graphs_;  // null: the list has none
     std::unique_ptr<kernels::RunStream> run_stream_;
     DeviceBuffer memory_;
     bool has_memory_ = false;
@@ -244,8 +348,12 @@ RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list
 
 RequestBuffers::~RequestBuffers() = default;
 
-void RequestBuffers::after_call(const pk_request &request) {
-    if (on_device_ != nullptr) on_device_->after_call(request);
+int64_t RequestBuffers::launch_graph(int64_t first, pk_report *sum) {
+    return on_device_ != nullptr ? on_device_->launch_graph(first, sum) : 0;
+}
+
+void RequestBuffers::after_call(int64_t call) {
+    if (on_device_ != nullptr) on_device_->after_call(call);
 }
 
 const char *RequestBuffers::value_of(const pk_stop &stop) {
@@ -258,6 +366,10 @@ const char *RequestBuffers::value_of(const pk_stop &stop) {
 
 void RequestBuffers::finish() {
     if (on_device_ != nullptr) on_device_->finish();
+}
+
+void RequestBuffers::capture(int64_t end, const std::function<bool(int64_t, pk_report *)> &call_request) {
+    if (on_device_ != nullptr) on_device_->capture(end, call_request);
 }
 
 }  // namespace pk

@@ -69,8 +69,7 @@ class RequestCaller {
         : list_(list),
           options_(options),
           call_(options, &report_),
-          is_cached_(list.key != nullptr && (list.key[0] | list.key[1]) != 0 &&
-                     size_t(list.request_count) <= MAX_CACHED_REQUESTS),
+          is_cached_(list.has_key() && size_t(list.request_count) <= MAX_CACHED_REQUESTS),
           shall_prepare_(size_t(list.request_count), is_cached_),
           is_bound_(size_t(list.request_count), 0) {
         if (is_cached_) {
@@ -146,17 +145,6 @@ class RequestCaller {
     Preparations preparations_;
 };
 
-void add(pk_report &sum, const pk_report &report) {
-    sum.bytes_up += report.bytes_up;
-    sum.bytes_down += report.bytes_down;
-    sum.chunks += report.chunks;
-    sum.threads = std::max(sum.threads, report.threads);
-    sum.exceptions |= report.exceptions;
-    sum.overlap_seconds += report.overlap_seconds;
-    for (int stage = 0; stage < PK_STAGE_COUNT; ++stage)
-        sum.stage_seconds[stage] += report.stage_seconds[stage];
-}
-
 void check_buffers(const RequestList &list) {
     std::vector<const pk_buffer *> by_address;
     for (int64_t i = 0; i < list.buffer_count; ++i) {
@@ -227,6 +215,17 @@ void check(const RequestList &list, const int64_t *completed, const pk_options *
 
 }  // namespace
 
+void add(pk_report &sum, const pk_report &report) {
+    sum.bytes_up += report.bytes_up;
+    sum.bytes_down += report.bytes_down;
+    sum.chunks += report.chunks;
+    sum.threads = std::max(sum.threads, report.threads);
+    sum.exceptions |= report.exceptions;
+    sum.overlap_seconds += report.overlap_seconds;
+    for (int stage = 0; stage < PK_STAGE_COUNT; ++stage)
+        sum.stage_seconds[stage] += report.stage_seconds[stage];
+}
+
 RequestArguments::RequestArguments(const pk_request &request) {
     const uint64_t *next = request.arguments;
     const auto read_one = [&](auto &argument) {
@@ -286,21 +285,32 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
         pk_report sum{};
         const pk_stop *stop = stops, *const end = stops + stop_count;
         bool is_stopped = false;
-        for (int64_t i = 0; i < call_count && !is_stopped; ++i) {
-            caller.prefetch(i);
-            status = caller.call_request(order[i]);
-            if (status != PK_OK) return;
-            request_buffers.after_call(requests[order[i]]);
-            pk::add(sum, caller.report());
-            ++*completed;
-            list_call.advance(1);
-            for (; stop != end && stop->call == i && !is_stopped; ++stop)
+        while (*completed < call_count && !is_stopped) {
+            const int64_t first = *completed;
+            int64_t count = request_buffers.launch_graph(first, &sum);
+            if (count == 0) {
+                caller.prefetch(first);
+                status = caller.call_request(order[first]);
+                if (status != PK_OK) return;
+                request_buffers.after_call(first);
+                pk::add(sum, caller.report());
+                count = 1;
+            }
+            *completed += count;
+            list_call.advance(count);
+            for (; stop != end && stop->call < *completed && !is_stopped; ++stop)
                 is_stopped = pk::is_met(*stop, request_buffers.value_of(*stop));
         }
         request_buffers.finish();
         list_call.end();
         caller.cache();
         pk::add(*report, sum);
+        request_buffers.capture(*completed, [&](int64_t call, pk_report *captured) {
+            const int32_t called = caller.call_request(order[call]);
+            if (called == PK_INTERRUPTED) status = called;
+            pk::add(*captured, caller.report());
+            return called == PK_OK;
+        });
     });
     return status != PK_OK ? status : own_status;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ struct RequestList {
     const pk_stop *stops;
     int64_t stop_count;
     const uint64_t *key;  // two words; null, or {0, 0}: the list is not cached
+
+    bool has_key() const { return key != nullptr && (key[0] | key[1]) != 0; }
 };
 
 // The arguments of a request by name: of programs, reductions, scans and loops. Those that its entry does not
@@ -48,6 +51,9 @@ struct RequestArguments {
     const intptr_t *sizes = nullptr, *strides = nullptr;
     void *data = nullptr;
 };
+
+// Adds the report of a call to that of its list.
+void add(pk_report &sum, const pk_report &report);
 
 // Calls the entry of a request; returns its status.
 int32_t call_entry(const pk_request &request, const pk_options *options, pk_report *report);
@@ -122,14 +128,20 @@ class RequestBuffers {
     RequestBuffers(const RequestBuffers &) = delete;
     RequestBuffers &operator=(const RequestBuffers &) = delete;
 
+    // Enqueues the calls from `first` on that a former run of the list has captured in a CUDA graph; returns
+    // their number, 0 if there is no graph, and adds their reports.
+    int64_t launch_graph(int64_t first, pk_report *sum);
     // To be called after each call of a request. It waits for the device now and then, so that long lists can
     // be interrupted.
-    void after_call(const pk_request &request);
+    void after_call(int64_t call);
     // Returns the value of a stop as the calls so far have left it, after waiting for them.
     const char *value_of(const pk_stop &stop);
     // Waits for the requests, copies their results to the host, and adds the exceptions that the requests did
     // not report themselves to the call's report.
     void finish();
+    // After finish(), captures the calls of the list before `end` for its next run, if it has a key. Nothing
+    // is executed. `call_request` calls one, adds its report, and returns false if it has failed.
+    void capture(int64_t end, const std::function<bool(int64_t call, pk_report *sum)> &call_request);
 
    private:
     class OnDevice;

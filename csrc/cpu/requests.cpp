@@ -19,10 +19,12 @@ class RequestBuffers::OnDevice {};
 
 RequestBuffers::RequestBuffers(const RequestList &list, Call &call) : list_(list), call_(call) {}
 RequestBuffers::~RequestBuffers() = default;
-void RequestBuffers::after_call(const pk_request &) {}
+int64_t RequestBuffers::launch_graph(int64_t, pk_report *) { return 0; }
+void RequestBuffers::after_call(int64_t) {}
 const char *RequestBuffers::value_of(const pk_stop &stop) {
     return reinterpret_cast<const char *>(list_.buffers[stop.buffer].address + uint64_t(stop.offset));
 }
 void RequestBuffers::finish() {}
+void RequestBuffers::capture(int64_t, const std::function<bool(int64_t, pk_report *)> &) {}
 
 }  // namespace pk

@@ -13,7 +13,7 @@ NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc")
 SOURCES = {
     "": "requests.cu",
     "cuda/kernels": "buffers.cpp run_resources.cpp",
-    "cuda/residency": "execute.cpp operands.cpp residency_map.cpp",
+    "cuda/residency": "execute.cpp operands.cpp request_graphs.cpp residency_map.cpp",
     "cuda/pipeline": "*.cpp",
     "cuda/runtime": "cuda.cpp device_pool.cpp execution_context.cpp pinned_memory.cpp tuning.cpp",
     "common": "layout.cpp requests.cpp",

@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -385,6 +386,65 @@ def test_a_list_with_a_key_runs_on_other_arrays(library, kept):
         np.testing.assert_allclose(number, np.sum(x * x), rtol=1e-14)
         if turn == 8:
             assert library.pk_release() == 0
+
+
+def test_a_long_list_with_a_key_runs_again(library, kept):
+    """On a GPU, later runs launch a CUDA graph of its calls: the arrays, and then the order, are others."""
+    kept.order = np.array([0, 1] * 6, np.int32)
+    rng = np.random.default_rng(4)
+    for turn in range(12):
+        if turn == 6:
+            kept.order = np.array([0, 1] * 5 + [1], np.int32)
+        x, out, number = rng.random(SIZE), np.zeros(SIZE), np.zeros(1)
+        kept.set_buffers(x, out, number)
+        kept.run(library)
+        np.testing.assert_array_equal(out, x * x)
+        np.testing.assert_allclose(number, np.sum(x * x), rtol=1e-14)
+        assert kept.completed.value == len(kept.order)
+        if turn in {3, 10}:
+            assert library.pk_release() == 0
+
+
+def test_a_constant_of_a_list_with_a_key(library, kept):
+    """It has the value of each run."""
+    kept.order = np.zeros(12, np.int32)
+    kept.operands["strides"][0, 0] = 0
+    for turn in range(5):
+        kept.x[:] = turn
+        kept.run(library)
+        np.testing.assert_array_equal(kept.out, turn * turn)
+
+
+def test_stops_of_a_list_with_a_key(library, kept):
+    """A run may end before or after the last call that the runs before it made."""
+    kept.buffers["flags"][0] |= abi.BUFFER_DOWNLOAD
+    kept.bindings["buffer"][1] = kept.bindings["buffer"][2] = 0
+    kept.order = LOOP_OF_TWO
+    kept.stops = np.array([(2 * turn + 1, 2, 0, F64, abi.STOP_IF_NOT_FINITE) for turn in range(10)], abi.STOP)
+    for n in (5, 5, 5, 7, 7, 2, 9, 9, 0):
+        kept.x[:] = 2.0
+        kept.x[-1] = 2.0 ** (1024 / 2 ** (n + 1))  # its square in turn n is the first to overflow
+        with np.errstate(over="ignore"):
+            expected = kept.x ** (2.0 ** (n + 1))
+        kept.run(library)
+        assert kept.completed.value == 2 * (n + 1)
+        np.testing.assert_array_equal(kept.x, expected)
+        assert kept.report["exceptions"][0] == abi.FPE_OVERFLOW
+
+
+def test_two_threads_run_a_list_with_a_key(library, kept):
+    """One of them at a time has the prepared requests."""
+
+    def run(seed):
+        lists = Lists()
+        lists.key[:], lists.order = kept.key, np.array([0, 1] * 20, np.int32)
+        for x in np.random.default_rng(seed).random((30, SIZE)):
+            lists.x[:] = x
+            lists.run(library)
+            np.testing.assert_array_equal(lists.out, x * x)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, range(2)))
 
 
 def test_a_request_that_has_changed_is_prepared_again(library, kept):

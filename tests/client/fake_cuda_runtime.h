@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -49,6 +50,9 @@ std::map<const void *, Clock> last_uses;
 size_t allocated = 0, most_allocated = 0, capacity = size_t(1) << 40;
 int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;  // cudaFree waits, too
 const void *capturing = nullptr;
+using Graph = std::vector<std::function<void()>>;
+Graph *captured = nullptr;  // what cudaStreamBeginCapture() captures
+int64_t graph_launches = 0, graphs = 0;
 thread_local int current_device = 0;
 
 // A copy that is enqueued, and the time of its stream then.
@@ -100,6 +104,7 @@ const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLega
 // Enqueue work in a stream.
 [[maybe_unused]] void enqueue(cudaStream_t stream, std::function<void()> work) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (captured != nullptr && capturing == key(stream)) return captured->push_back(std::move(work));
     Clock &clock = streams[key(stream)];
     merge(clock, streams[nullptr]);
     pending[key(stream)].push_back({++clock[key(stream)], std::move(work)});
@@ -108,6 +113,7 @@ const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLega
 // Use memory in a stream: its earlier uses must come before.
 [[maybe_unused]] void use(const void *memory, cudaStream_t stream) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (captured != nullptr && capturing == key(stream)) return;
     Clock &clock = streams[key(stream)];
     merge(clock, streams[nullptr]);  // enqueued by the host now
     if (!comes_after(clock, last_uses[memory])) fail_test("memory was reused before its last use has ended");
@@ -159,15 +165,49 @@ cudaError_t cudaFree(void *memory) {
     allocations.erase(found);
     return cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void **memory, size_t, cudaStream_t stream) {
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     if (capturing != key(stream)) fail_test("memory of a graph is for a captured stream alone");
     ++captured_mallocs;
-    *memory = std::malloc(16);
+    *memory = std::malloc(bytes + 16);
     last_uses.erase(*memory);
     return cudaSuccess;
 }
-cudaError_t cudaFreeAsync(void *memory, cudaStream_t) { return std::free(memory), cudaSuccess; }
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t) {
+    if (captured == nullptr) std::free(memory);  // else the graph uses it at each launch
+    return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    EXPECT(capturing == nullptr);
+    capturing = key(stream);
+    captured = new Graph;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    EXPECT(capturing == key(stream) && captured != nullptr);
+    capturing = nullptr;
+    *graph = reinterpret_cast<cudaGraph_t>(std::exchange(captured, nullptr));
+    ++graphs;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
+    *executable = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph *>(graph)));
+    ++graphs;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    ++graph_launches;
+    for (const auto &work : *reinterpret_cast<Graph *>(executable)) enqueue(stream, work);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    return delete reinterpret_cast<Graph *>(graph), --graphs, cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+    return delete reinterpret_cast<Graph *>(executable), --graphs, cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
     *event = reinterpret_cast<cudaEvent_t>(std::malloc(1));
     return cudaSuccess;

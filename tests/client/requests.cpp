@@ -8,9 +8,12 @@
 #include "cuda/kernels/cache_flush.h"
 #include "cuda/kernels/run_resources.h"
 #include "cuda/residency/execute.h"
+#include "cuda/residency/request_graphs.h"
 #include "cuda/runtime/inline_upload.h"
 #include "cuda/runtime/status_words.h"
 #include "fake_cuda_runtime.h"
+
+static bool is_stale = false;  // graphs are
 
 namespace pk {
 
@@ -30,6 +33,10 @@ void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stre
     const std::string copied(bytes, size_t(count));
     enqueue(stream, [=] { std::memcpy(to, copied.data(), copied.size()); });
 }
+
+thread_local FusedKernelUses *FusedKernelUses::current_ = nullptr;
+void FusedKernelUses::count_launch() const {}
+bool FusedKernelUses::is_stale() const { return ::is_stale; }
 
 namespace kernels {
 
@@ -128,11 +135,15 @@ struct List {
     }
 
     int32_t run(const std::vector<Step> &steps) {
-        std::vector<pk_request> requests(steps.size());
-        std::vector<std::array<pk_operand, 2>> operands(steps.size());
-        std::vector<int64_t> sizes(steps.size());
-        std::vector<pk_binding> bindings;
-        std::vector<int32_t> order;
+        make_requests(steps);
+        return run();
+    }
+    void make_requests(const std::vector<Step> &steps) {
+        requests.assign(steps.size(), {});
+        operands.assign(steps.size(), {});
+        sizes.assign(steps.size(), 0);
+        bindings.clear();
+        order.clear();
         for (size_t i = 0; i < steps.size(); ++i) {
             const Step &step = steps[i];
             sizes[i] = step.count != 0 ? step.count : size;
@@ -148,6 +159,9 @@ struct List {
             }
             order.push_back(int32_t(i));
         }
+    }
+    // Run the same requests again.
+    int32_t run() {
         std::vector<pk_buffer> buffers(flags.size());
         for (size_t i = 0; i < flags.size(); ++i) {
             buffers[i].address = reinterpret_cast<uint64_t>(arrays[i].data());
@@ -157,8 +171,8 @@ struct List {
         calls = 0;
         return pk_run_requests(requests.data(), int64_t(requests.size()), order.data(), int64_t(order.size()),
                                bindings.data(), int64_t(bindings.size()), buffers.data(),
-                               int64_t(buffers.size()), stops.data(), int64_t(stops.size()), nullptr,
-                               &completed, &options, &report);
+                               int64_t(buffers.size()), stops.data(), int64_t(stops.size()), key, &completed,
+                               &options, &report);
     }
     bool holds(int buffer, int64_t value) const {
         const auto &array = arrays[size_t(buffer)];
@@ -168,17 +182,24 @@ struct List {
     const std::vector<int32_t> flags;
     const int64_t size;
     std::vector<std::vector<int64_t>> arrays;  // filled with 1000, 2000, ...
+    std::vector<pk_request> requests;
+    std::vector<std::array<pk_operand, 2>> operands;
+    std::vector<int64_t> sizes;
+    std::vector<pk_binding> bindings;
+    std::vector<int32_t> order;
     std::vector<pk_stop> stops;
+    uint64_t key[2] = {};
     int64_t completed = -1;
     pk_options options{};
     pk_report report{};
 };
 
 void release() {
+    pk::RequestGraphs::release();
     pk::kernels::release();
     pk::release_slots();
     pk::DevicePool::release_all();
-    EXPECT(allocated == 0);
+    EXPECT(allocated == 0 && graphs == 0);
 }
 
 // Short lists access small buffers in pinned memory; in longer lists these are copied together, and large
@@ -342,6 +363,100 @@ void check_no_room() {
     release();
 }
 
+// A list with a key is captured in graphs in its second run, and later runs launch them.
+struct KeyedList : List {
+    KeyedList(std::vector<int32_t> buffer_flags, int64_t size) : List(std::move(buffer_flags), size) {
+        static uint64_t last_key = 0;
+        key[0] = ++last_key;
+    }
+    // Run with other values; return the calls of entries. Afterwards, buffer 2 has `more` added to buffer 0.
+    int64_t run_with(int64_t value, int64_t more) {
+        for (std::vector<int64_t> &array : arrays) {
+            std::vector<int64_t> moved(array.size(), -1);
+            array.swap(moved);
+        }
+        arrays[0].assign(size_t(size), value);
+        EXPECT(run() == PK_OK);
+        EXPECT(completed == int64_t(order.size()) && holds(0, value) && holds(2, value + more));
+        expect_nothing_left();
+        EXPECT(captured == nullptr);
+        return calls;
+    }
+};
+
+const std::vector<List::Step> LONG = {{0, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 2}};
+constexpr int64_t CALLS = 9;
+
+void check_graphs() {
+    for (const int64_t size : SIZES) {
+        for (const int64_t bytes : {0, 16}) {
+            temporary = bytes;
+            KeyedList list({UP, KEPT, DOWN}, size);
+            list.make_requests(LONG);
+            EXPECT(list.run_with(10, CALLS) == CALLS);
+            EXPECT(list.run_with(20, CALLS) == 2 * CALLS);
+            for (const int64_t value : {30, 40}) EXPECT(list.run_with(value, CALLS) == 0);
+            EXPECT(list.report.bytes_up == size * 8 && list.report.bytes_down == size * 8);
+            is_stale = true;
+            EXPECT(list.run_with(50, CALLS) == 2 * CALLS);
+            is_stale = false;
+            EXPECT(list.run_with(60, CALLS) == 0);
+            list.order.push_back(int32_t(CALLS) - 2);  // buffer 1 again, which nothing reads afterwards
+            EXPECT(list.run_with(70, CALLS) == 2 * (CALLS + 1));
+            list.key[0] += 1000;
+            EXPECT(list.run_with(80, CALLS) == CALLS + 1);
+        }
+    }
+    temporary = 0;
+    release();
+}
+
+// Calls on the host, between graphs.
+void check_graphs_and_the_host() {
+    for (const int64_t size : SIZES) {
+        KeyedList list({UP, KEPT, DOWN}, size);
+        std::vector<List::Step> steps = LONG;
+        steps[3].on_host = steps[4].on_host = steps.back().on_host = true;
+        list.make_requests(steps);
+        EXPECT(list.run_with(10, CALLS) == CALLS);
+        (void)list.run_with(20, CALLS);
+        const int64_t before = graph_launches;
+        for (const int64_t value : {30, 40, 50}) EXPECT(list.run_with(value, CALLS) == 3);
+        EXPECT(graph_launches == before + 3 * 2);
+    }
+    release();
+}
+
+// A call that fails only while it is captured is made without a graph.
+void check_failing_captures() {
+    for (const int64_t failing : {0, 4, 8}) {
+        KeyedList list({UP, KEPT, DOWN}, SMALL);
+        list.make_requests(LONG);
+        (void)list.run_with(10, CALLS);
+        failing_call = CALLS + failing;
+        (void)list.run_with(20, CALLS);
+        failing_call = -1;
+        for (const int64_t value : {30, 40}) EXPECT(list.run_with(value, CALLS) <= 1);
+    }
+    release();
+}
+
+// A list ends at a stop after a graph; a later run may go further.
+void check_stops_after_graphs() {
+    for (const int64_t size : SIZES) {
+        KeyedList list({UP, DOWN, BOTH}, size);
+        list.make_requests(std::vector<List::Step>(20, {2, 2}));
+        for (const int64_t call : {9, 14, 19}) list.stops.push_back({call, 2, 0, PK_BOOL, PK_STOP_IF_FALSE});
+        for (const int64_t end : {10, 10, 10, 15, 15, 20, 10, 20, 15}) {
+            list.arrays[2].assign(size_t(size), 1024 - end);
+            EXPECT(list.run() == PK_OK);
+            EXPECT(list.completed == end && list.holds(2, 1024));
+            expect_nothing_left();
+        }
+    }
+    release();
+}
+
 void check_threads() {
     std::vector<std::thread> threads;
     temporary = 16;
@@ -375,5 +490,9 @@ int main() {
     check_unwritten();
     check_stops();
     check_resident();
+    check_graphs();
+    check_graphs_and_the_host();
+    check_failing_captures();
+    check_stops_after_graphs();
     std::printf("ok\n");
 }

@@ -211,20 +211,27 @@ std::string FusedKernel::source() const {
     return out.str();
 }
 
+void FusedKernel::count(int64_t operations) {
+    const int64_t least = tuned(Tune::worth_compiling);
+    const int64_t before = work_.fetch_add(operations, std::memory_order_relaxed);
+    if (before >= least || before + operations < least) return;
+    const std::lock_guard<std::mutex> lock(requests().mutex);
+    requests().kernels.push_back(shared_from_this());
+}
+
 bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
-    const void *const compiled = is_compiled() ? kernel(stream) : nullptr;
+    const bool was_compiled = is_compiled();
+    const void *const compiled = was_compiled ? kernel(stream) : nullptr;
     if (compiled == nullptr) {
         // Short calls reach the threshold, too, after at most this number of them.
         constexpr int64_t MAX_CALLS = 512;
-        const int64_t least = tuned(Tune::worth_compiling);
-        const int64_t more = std::max(params.count * int64_t(steps_.size()), least / MAX_CALLS);
-        const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
-        if (before < least && before + more >= least) {
-            const std::lock_guard<std::mutex> lock(requests().mutex);
-            requests().kernels.push_back(shared_from_this());
-        }
+        const int64_t least = tuned(Tune::worth_compiling) / MAX_CALLS;
+        const int64_t operations = std::max(params.count * int64_t(steps_.size()), least);
+        if (!was_compiled) FusedKernelUses::add_interpreted(shared_from_this(), operations);
+        count(operations);
         return false;
     }
+    FusedKernelUses::add_launched(shared_from_this());
     constexpr int64_t MAX_BLOCKS = 1 << 16;  // with several tiles a block, memory is slower
     constexpr int64_t SHORT = 1 << 17;       // elements: with one a thread, latency is shorter
     const int64_t of_thread = params.count <= SHORT ? 1 : elements_per_thread(steps_);
@@ -241,7 +248,8 @@ const void *FusedKernel::kernel(cudaStream_t stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = kernels_.find(device);
     if (found != kernels_.end()) return found->second;
-    if (is_capturing(stream)) return nullptr;  // loading allocates
+    // Loading allocates, which only a capture of the library's own allows.
+    if (!FusedKernelUses::are_collected() && is_capturing(stream)) return nullptr;
     const void *&kernel = kernels_[device] = nullptr;
     if (library_.get() == nullptr) library_ = Library(load_library(image_));
     cudaKernel_t device_kernel = nullptr;
@@ -255,6 +263,25 @@ void FusedKernel::set_image(std::vector<char> image) {
     const std::lock_guard<std::mutex> lock(mutex_);
     image_ = std::move(image);
     is_compiled_.store(!image_.empty(), std::memory_order_release);
+}
+
+thread_local FusedKernelUses *FusedKernelUses::current_ = nullptr;
+
+void FusedKernelUses::add_launched(const std::shared_ptr<FusedKernel> &kernel) {
+    if (current_ != nullptr) current_->launched_.insert(kernel);
+}
+
+void FusedKernelUses::add_interpreted(const std::shared_ptr<FusedKernel> &kernel, int64_t operations) {
+    if (current_ != nullptr) current_->interpreted_[kernel] += operations;
+}
+
+void FusedKernelUses::count_launch() const {
+    for (const auto &[kernel, operations] : interpreted_) kernel->count(operations);
+}
+
+bool FusedKernelUses::is_stale() const {
+    return std::any_of(interpreted_.begin(), interpreted_.end(),
+                       [](const auto &one) { return one.first->is_compiled(); });
 }
 
 std::shared_ptr<FusedKernel> next_jit_request() {

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/runtime/cuda.h"
@@ -34,9 +36,11 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     FusedKernel(const FusedKernel &) = delete;
     FusedKernel &operator=(const FusedKernel &) = delete;
 
+    // Add operations to the count, and request compilation once that is enough.
+    void count(int64_t operations);
     bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
-    // Launch the kernel and return true, if it is compiled. Else add the call's work to the count, request
-    // compilation once that is enough, and return false.
+    // Launch the kernel and return true, if it is compiled. Else count the call's operations, and return
+    // false.
     bool launch(const device::JitParams &params, cudaStream_t stream);
 
     // Return the CUDA C++ source, for NVRTC.
@@ -60,6 +64,38 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     std::vector<char> image_;
     Library library_;
     std::map<int, const void *> kernels_;  // by device; null where the image cannot be loaded
+};
+
+// The fused kernels of the calls that are captured in a CUDA graph, which stay loaded as long as this lives.
+class FusedKernelUses {
+   public:
+    // While this lives, the kernels of the thread's calls are added to `uses`.
+    class Scope {
+       public:
+        explicit Scope(FusedKernelUses &uses) : outer_(std::exchange(current_, &uses)) {}
+        ~Scope() { current_ = outer_; }
+        Scope(const Scope &) = delete;
+        Scope &operator=(const Scope &) = delete;
+
+       private:
+        FusedKernelUses *const outer_;
+    };
+    // Return true if the thread has such a scope.
+    static bool are_collected() { return current_ != nullptr; }
+    // Add a kernel to those of the thread's scope, if there is one: one that is launched, or one that is not
+    // compiled, with the operations that are interpreted instead.
+    static void add_launched(const std::shared_ptr<FusedKernel> &kernel);
+    static void add_interpreted(const std::shared_ptr<FusedKernel> &kernel, int64_t operations);
+
+    // Count the operations of a launch of the graph that are interpreted.
+    void count_launch() const;
+    // Return true if one of the programs that are interpreted has been compiled meanwhile.
+    bool is_stale() const;
+
+   private:
+    static thread_local FusedKernelUses *current_;
+    std::set<std::shared_ptr<FusedKernel>> launched_;
+    std::map<std::shared_ptr<FusedKernel>, int64_t> interpreted_;  // the operations of each
 };
 
 // Return the kernel that was requested first; null if none is to be compiled.

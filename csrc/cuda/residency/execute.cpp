@@ -221,6 +221,7 @@ void execute(DeviceAlgorithm &algorithm, Operands &operands, Call &call, const E
         run_resident(algorithm, operands, call, context, ranges);
     } else {
         require(!context.is_on_device, "some operands are on a device, and others are on the host");
+        StreamScope::refuse_capture();
         run_pipeline(algorithm, call, context.devices, ranges);
     }
     operands.download_results();

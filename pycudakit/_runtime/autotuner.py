@@ -22,6 +22,8 @@ _SHORT_SECONDS = 1e-3  # of a short call
 _MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
+# The first replays on a GPU make call after call, and are captured in a CUDA graph.
+_REPLAYS_BEFORE_GRAPHS = 3
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
 # An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
@@ -86,6 +88,8 @@ class Autotuner:
         The function.
     may_be_numpy
         Whether NumPy may be chosen.
+    replays
+        Whether the engines replay the calls, which then get faster on a GPU.
     """
 
     def __init__(
@@ -96,8 +100,11 @@ class Autotuner:
         estimates: Mapping[str, float] | None = None,
         name: str = "",
         may_be_numpy: bool = True,
+        replays: bool = False,
     ) -> None:
         self.name, self.may_be_numpy = name, may_be_numpy
+        self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if replays else 0
+        self._seconds_not_counted = 0.0  # of long calls
         self._numbers, self._estimates = numbers, estimates or {}
         # Seconds that capturing a call may take.
         self.patience = MAX_PATIENCE
@@ -131,10 +138,19 @@ class Autotuner:
         are_same = all(_are_same(self._numbers.get(key, number), number) for key, number in numbers.items())
         return self._next() if are_same else None
 
-    def record_time(self, engine: str, seconds: float) -> Estimates | None:
-        """Record a call's time; return the fastest engine, with the times, once all are measured."""
+    def exclude(self, engine: str) -> None:
+        """Measure an engine no more."""
+        self._seconds.pop(engine)
+
+    def record_time(self, engine: str, seconds: float, *, is_compiling: bool = False) -> Estimates | None:
+        """Record a call's time; return the fastest engine, with the times, once all are measured.
+
+        With `is_compiling`, later calls may be faster.
+        """
         if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= 1
+            return None
+        if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
             return None
         self._seconds[engine].append(seconds)
         if self._next() is not None:
@@ -147,6 +163,15 @@ class Autotuner:
             return self._times_of_all(best)
         self._seconds = others | self._seconds
         return None
+
+    def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
+        """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
+        self._seconds_not_counted += seconds
+        self._replays_before_graphs -= 1
+        is_first = self._replays_before_graphs >= 0
+        others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
+        is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
+        return (is_first or is_compiling) and not is_hopeless and self._seconds_not_counted < MAX_PATIENCE
 
     def _next(self) -> str | None:
         """Return the engine to measure next; None if all have been measured enough."""

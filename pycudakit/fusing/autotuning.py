@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._native import engine_status
 from pycudakit._runtime import context
 from pycudakit._runtime.autotuner import MAX_PATIENCE, Autotuner, candidates
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
-from pycudakit._runtime.engine_choice import EngineChoice, numpy_choice_for_size
+from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final, numpy_choice_for_size
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import FALLBACK_ERRORS, warn_of_fallback
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import SMALL_ARRAYS
+from pycudakit.fusing.memory.background_jit import is_compiling
 from pycudakit.fusing.memory.pytree import arrays_in, as_plain_array, save_rng_state
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.tracing import TracedFunction
@@ -84,7 +86,7 @@ class AutotunedFunction:
             if answer is not NotImplemented:
                 return answer
         if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
-            best = self.best[key] = Autotuner(self._numbers_in(args, kwargs), numpy_seconds=best)
+            best = self.best[key] = self._autotuner_of_small(args, kwargs, best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
         if (best is None or type(best) is CallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
             return self._run_small(key, args, kwargs)
@@ -109,6 +111,8 @@ class AutotunedFunction:
         reason: Reason,
         autotuner: Autotuner | None = None,
         begin_trace: Callable[[], Trace] | None = None,
+        *,
+        may_capture: bool = True,
     ) -> Any:
         """Replay the call on an engine, or capture it; return NotImplemented if that is impossible.
 
@@ -119,7 +123,9 @@ class AutotunedFunction:
         if signature is None:
             return NotImplemented
         answer = plans.replay(signature, reason)
-        if answer is not NotImplemented:
+        if answer is NotImplemented and not is_on_cpu and plans.adopt(signature):
+            answer = plans.replay(signature, reason)
+        if answer is not NotImplemented or not may_capture:
             return answer
         # An engine that is measured has run before, and so has the GPU.
         is_warm = autotuner is not None or not is_on_cpu
@@ -142,8 +148,15 @@ class AutotunedFunction:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
         began, plans = time.perf_counter(), traced.plans.captured
+        is_small = sum(array.size for array in arrays) <= SMALL_ARRAYS
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
+        elif engine == "cuda" and is_small:  # a traced call would take far longer than NumPy's
+            result = self.replay("cuda", args, kwargs, REASON_COMPARED, may_capture=False)
+            if result is NotImplemented:
+                autotuner.exclude("cuda")
+                engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
+                return self._run_measured(autotuner, engine, key, arrays, args, kwargs)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
         elif (answer := self.replay("cpu", args, kwargs, REASON_COMPARED, autotuner)) is not NotImplemented:
@@ -152,7 +165,9 @@ class AutotunedFunction:
             result = traced.run(traced.new_trace(), arrays, args, kwargs, reason=REASON_COMPARED)
         if traced.plans.captured > plans:  # the next call replays it
             return result
-        best = autotuner.record_time(engine, time.perf_counter() - began)
+        best = autotuner.record_time(
+            engine, time.perf_counter() - began, is_compiling=engine == "cuda" and is_compiling()
+        )
         if best is not None:
             self.best[key] = self._choice(best)
         return result
@@ -173,7 +188,9 @@ class AutotunedFunction:
         estimates = trace.costs.estimates(may_replay=traced.guards is not None)
         numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
         numbers = self._numbers_in(args, kwargs)
-        self.best[key] = Autotuner(numbers, candidates(estimates), numpy_seconds, estimates)
+        self.best[key] = Autotuner(
+            numbers, candidates(estimates), numpy_seconds, estimates, replays=traced.guards is not None
+        )
         return result
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
@@ -217,6 +234,13 @@ class AutotunedFunction:
             warn_of_fallback(error)
         with _override("cpu"):
             return traced.run(traced.new_trace(), arrays, args, kwargs, reason=context.REASON_CUDA_FAILED)
+
+    def _autotuner_of_small(self, args: Any, kwargs: Any, numpy_seconds: float) -> Autotuner:
+        """Return an autotuner for calls with small arrays that NumPy takes long for: they have many steps."""
+        engines = ["cpu", "numpy"]
+        if engine_status.status("cuda").available and choice_is_final():
+            engines.append("cuda")
+        return Autotuner(self._numbers_in(args, kwargs), engines, numpy_seconds, replays=True)
 
     def _choice(self, times: Estimates) -> EngineChoice:
         return EngineChoice(self._traced.name, times.engine, times)

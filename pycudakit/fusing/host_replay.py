@@ -237,6 +237,23 @@ class PlanCache:
             entry.drop()
         return NotImplemented
 
+    def adopt(self, signature: Signature) -> bool:
+        """Adopt the plans that a call on the CPU engine has captured, for replays on a GPU.
+
+        That takes less time than a traced call there. Return False if a GPU needs plans of its own.
+        """
+        key_on_cpu = ("cpu", *signature.key[1:])
+        entry, other = self._entries[signature.key], self._entries[key_on_cpu]
+        if other is None or other.tree is None:
+            return False
+        if entry is not None and (entry.tree is not None or not entry.is_replayable):
+            return False
+        tree = other.tree.for_engine(signature.engine)
+        if tree is None:
+            return False
+        self._entry_of(signature).tree = tree
+        return True
+
     def plan_of(self, signature: Signature) -> Plan | None:
         """Return the plan of a signature; None if there is none, or its calls branch."""
         entry = self._entries[signature.key]

@@ -29,6 +29,7 @@ from pycudakit.fusing.execute.captured_memory import Memory
 from pycudakit.fusing.execute.plan import (
     ALIGNMENT,
     ARENA,
+    MAX_COPIED_BYTES,
     NUMBERS,
     ArrayView,
     ConstantResult,
@@ -48,9 +49,6 @@ _OF_FLAGS = frozenset({"pk_evaluate", "pk_reduce", "pk_reduce_several"})
 # A call that writes more bytes of arguments for each request is not replayed: a replay copies them, so that
 # it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
-# Nor is one with more bytes of arguments and results for each request on a GPU: a replay computes nothing
-# while it copies them.
-_MAX_COPIED_BYTES = 16 << 20
 
 
 def lower(
@@ -146,7 +144,7 @@ class _Lowering:
         if sum(self.extents[index].size for index in written) > _MAX_SAVED_BYTES * count:
             raise NotReplayableError
         copied = sum(extent.size for extent in self.extents) + sum(new.size() for new in lowered[-1].new)
-        if self.capture.engine == "cuda" and copied > _MAX_COPIED_BYTES * count:
+        if self.capture.engine == "cuda" and copied > MAX_COPIED_BYTES * count:
             raise NotReplayableError
         return [each.lowered() for each in lowered]
 

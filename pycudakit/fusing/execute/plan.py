@@ -26,6 +26,9 @@ from pycudakit.fusing.memory.background_jit import compile_requested
 from pycudakit.fusing.memory.residency import INPUT, TEMPORARY, ResidencyScope
 
 ALIGNMENT = 64  # bytes
+# A call with more bytes of arguments and results for each request is not replayed on a GPU: a replay computes
+# nothing while it copies them.
+MAX_COPIED_BYTES = 16 << 20
 ARENA, CONSTANTS, NUMBERS = -1, -2, -3  # buffers of a run; from 0 up come the arguments, then the new arrays
 LOOP = "loop"  # of a ufunc of NumPy
 ENTRIES = {
@@ -164,6 +167,7 @@ class Plan(NamedTuple):
         return *[tuple(each) for each in lists], *sizes, self.condition
 
 
+_FIRST_RUNS = 8
 _keys = itertools.count(1)
 _key_space = np.empty(1)  # whose address makes keys of lists unique in the process
 
@@ -365,8 +369,8 @@ class PlanRun(NativeCall):
     def _run_on_cuda(self, choice: EngineChoice) -> int:
         flags = self.run_unobserved(choice)
         self._runs += 1
-        # After 1, 2, 4, 8, ... runs, since the first ones request most kernels.
-        if self._runs & (self._runs - 1) == 0:
+        # The first runs request most kernels; from then on after 16, 32, 64, ... runs.
+        if self._runs <= _FIRST_RUNS or self._runs & (self._runs - 1) == 0:
             compile_requested(loader.library("cuda"))
         return flags
 

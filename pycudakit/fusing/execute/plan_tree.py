@@ -29,7 +29,7 @@ from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.interrupts import raised_by_a_handler
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
-from pycudakit.fusing.execute.plan import DeviceCopies, NewArray, Plan, PlanRun
+from pycudakit.fusing.execute.plan import LOOP, MAX_COPIED_BYTES, DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
 from pycudakit.fusing.graph_breaks import Break
@@ -183,6 +183,32 @@ class PlanTree:
             yield node
             pending += node.following.values()
 
+    def for_engine(self, engine: str) -> PlanTree | None:
+        """Return the tree with its plans for another engine; None if that needs plans of its own."""
+        if not all(_can_run_anywhere(node.lowered) for node in self.nodes()):
+            return None
+        first, *others = self._paths_on(engine)
+        tree = PlanTree(first, self.breaks)
+        for path in others:
+            tree.add(path, ())
+        return tree
+
+    def _paths_on(self, engine: str) -> list[list[LoweredSegment]]:
+        paths: list[list[LoweredSegment]] = []
+        path: list[LoweredSegment] = []
+        pending: list[tuple[int, Any, TreeNode]] = [(0, False, self.root)]  # with the outcome that led there
+        while pending:
+            depth, outcome, node = pending.pop()
+            del path[depth:]
+            if path:
+                path[-1] = path[-1]._replace(outcome=outcome)
+            lowered = node.lowered
+            path.append(lowered._replace(plan=lowered.plan._replace(engine=engine)))
+            pending += [(depth + 1, each, following) for each, following in node.following.items()]
+            if not node.following:
+                paths.append([*path])
+        return paths
+
     @property
     def bytes(self) -> int:
         """The memory of the idle runs, and of the arrays that no call uses."""
@@ -287,6 +313,17 @@ class PlanTree:
         finally:
             if not has_succeeded:  # also after an interrupt
                 call.undo()
+
+
+def _can_run_anywhere(segment: LoweredSegment) -> bool:
+    """Return True if the plan of a segment can be one of either engine."""
+    plan = segment.plan
+    sizes = [each.size for each in plan.arguments] + [new.size() for new in plan.new]
+    return (
+        segment.host_call is None
+        and sum(sizes) <= MAX_COPIED_BYTES * len(plan.requests)
+        and not any(request.entry == LOOP or request.quiet for request in plan.requests)
+    )
 
 
 class _SuperblockRuns(NamedTuple):

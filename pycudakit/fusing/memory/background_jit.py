@@ -38,6 +38,11 @@ def compile_requested(library: ctypes.CDLL) -> None:
         _busy.release()
 
 
+def is_compiling() -> bool:
+    """Return True if kernels are being compiled."""
+    return _busy.locked()
+
+
 def wait() -> None:
     """Wait until the running compilation ends."""
     if _worker is not None and _worker.ident is not None:

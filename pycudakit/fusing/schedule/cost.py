@@ -15,7 +15,8 @@ _NUMPY_CALL = 0.8e-6  # the overhead of a NumPy call
 _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
 _REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
-_REPLAYED_CUDA_KERNEL = 8e-6  # the same on a GPU
+_REPLAYED_CUDA_KERNEL, _KERNEL_OF_GRAPH = 8e-6, 3e-6  # the same on a GPU, and in a CUDA graph
+_MIN_PASSES_OF_GRAPH, _MAX_BYTES_OF_GRAPH = 8, 32 << 20  # as in csrc/cuda/residency/request_graphs.h
 # Of reductions and of other functions that are not element programs, in NumPy and on one thread.
 _REDUCED_ELEMENT, _ELEMENT = 0.5e-9, 2e-9
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
@@ -92,5 +93,7 @@ class Costs:
         cpu, cuda = self.cpu, self.cuda
         if may_replay:
             cpu = min(cpu, self.replayed)
-            cuda -= self.passes * (CUDA_CALL - _REPLAYED_CUDA_KERNEL)
+            is_graph = self.passes >= _MIN_PASSES_OF_GRAPH and self.up + self.down <= _MAX_BYTES_OF_GRAPH
+            kernel = _KERNEL_OF_GRAPH if is_graph else _REPLAYED_CUDA_KERNEL
+            cuda -= self.passes * (CUDA_CALL - kernel)
         return {"cpu": cpu, "cuda": cuda, "numpy": self.numpy}

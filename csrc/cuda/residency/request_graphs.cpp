@@ -133,8 +133,10 @@ void RequestGraphs::capture(int64_t end, cudaStream_t stream,
     while (captured_ < end) {
         const int64_t begin = captured_;
         int64_t last = begin;
-        while (last < end && can_be_captured(last) && !ends_after(last)) ++last;
-        if (last < end && can_be_captured(last)) ++last;
+        const int64_t most = std::min(end, begin + MAX_CALLS_OF_GRAPH);
+        while (last < most && can_be_captured(last)) {
+            if (ends_after(last++)) break;
+        }
         const int64_t captured = last > begin ? capture_graph(begin, last, stream, call_request) : begin;
         // A call that cannot be captured after all ends the graph before it.
         if (begin < captured && captured < last) (void)capture_graph(begin, captured, stream, call_request);

@@ -31,9 +31,10 @@ struct CallGraph {
 // back with new graphs.
 class RequestGraphs {
    public:
-    // The most bytes of a list's buffers, and the most calls that are captured. In longer lists the graphs
-    // take much memory, and with larger buffers kernels take longer than launches.
-    static constexpr int64_t MAX_BYTES = 32 << 20, MAX_CALLS = 8192;
+    // The most bytes of a list's buffers, and the most calls that are captured, of a list and in one graph. In
+    // longer lists the graphs take much memory, and with larger buffers kernels take longer than launches.
+    static constexpr int64_t MAX_BYTES = 32 << 20, MAX_CALLS = 32 << 10;
+    static constexpr int64_t MAX_CALLS_OF_GRAPH = 4096;
     // The fewest calls that are worth a capture, which takes up to 3 ms.
     static constexpr int64_t MIN_CALLS = 8;
 

@@ -312,6 +312,18 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
     return Cost(2e-6 + products / _NUMPY_LOOPS, cost_model.CALL + cpu, up, down, on_gpu)
 
 
+def blas_seconds(products: float, moved: int, dtype: DType) -> tuple[float, float]:
+    """Return the time of so many multiplications by NumPy's BLAS, and on a GPU.
+
+    `moved` are the bytes of the factors: a product of a matrix and a vector takes as long as reading it.
+    """
+    if dtype not in _BLAS:
+        return products / _NUMPY_LOOPS, products / _GPU_LOOPS
+    workers = cost_model.threads()
+    seconds = cost_model.threaded_seconds(workers, products / _BLAS[dtype], moved, memory_bound=True)
+    return seconds, products / _GPU[dtype]
+
+
 # ---- On the CPU, by NumPy's BLAS ----------------------------------------------------------------------
 
 

@@ -18,7 +18,9 @@ from pycudakit._families.matmul.contraction import contract_axes, kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.captured_call import captured_call
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
@@ -57,8 +59,24 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
         return function(name, lambda: np.matmul(x, y), x, y, warns=warns)
 
     multiply.__name__ = name
-    trace.costs.called(max(a.size, b.size), runs_in_numpy=True)
+    trace.costs.multiplied(a, b)
+    if trace.capture is not None and max(a.ndim, b.ndim) > 1:
+        return _captured(trace, trace.capture, multiply, placed, warns is not None)
     return trace.on_device(multiply, placed, {}, num_device_args=2)  # type: ignore[arg-type]
+
+
+def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], may_warn: bool) -> Tracer:
+    """Multiply in a call that is to be replayed."""
+    arrays = []
+    for factor in factors:
+        array = trace.materialize(factor)
+        if not (array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous)):
+            array = trace.materialize(trace.call(np.copy, (factor, "C"), {}))
+        arrays.append(array)
+    result = captured_call(trace, capture, multiply, arrays)
+    if may_warn and result.dtype.kind == "f":  # a replay ends unless this is finite
+        trace.materialize(np.max(np.abs(result)))
+    return result
 
 
 def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
@@ -69,7 +87,7 @@ def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
         return function(name, lambda: np.vecdot(x, y), x, y, -1, warns=warns)
 
     multiply.__name__ = name
-    trace.costs.called(max(a.size, b.size), runs_in_numpy=True)
+    trace.costs.called(max(a.size, b.size), runs_in_numpy=True, has_plans_on_gpu=True)
     return trace.on_device(multiply, (a, b), {}, num_device_args=2, results_stay_on_device=True)
 
 

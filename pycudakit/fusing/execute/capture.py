@@ -68,11 +68,13 @@ def key_of_constant(value: Any) -> Any:
 
 _ALL_FLAGS = abi.FPE_DIVIDE_BY_ZERO | abi.FPE_OVERFLOW | abi.FPE_INVALID
 # Entries that take the addresses of arrays, of which the last is the result; and those of each type.
-_OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted"})
+_OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted", "pk_matmul"})
 _OF_POINTERS = _OF_TYPES | {"pk_take"}
 _TYPE_CODES = {
     suffix: CODES[np.dtype(np.float16 if suffix == "f16" else dtype)] for suffix, dtype in abi.SORTED.items()
-}
+} | {"bool": CODES[np.dtype(bool)]}
+# The places of arguments that are a table of the host's, and a number that the entry sets there.
+_PAIRS_OF_MATRICES, _METHOD = 7, 11
 
 
 class Scalar:
@@ -487,9 +489,15 @@ def _request_of_pointers(
     """Return the request for an entry that takes addresses, and the shapes of the arrays there."""
     base, type_code = name_of_entry(name)
     arguments = [*given[:-2]] if type_code is None else [type_code, *given[:-2]]
-    pointers = tuple([i for i, each in enumerate(arguments) if type(each) is np.ndarray])
+    tables = {}
+    if base == "pk_matmul":
+        tables = {_PAIRS_OF_MATRICES: arguments[_PAIRS_OF_MATRICES].copy(), _METHOD: np.zeros(1, np.int64)}
+    pointers = tuple([i for i, each in enumerate(arguments) if type(each) is np.ndarray and i not in tables])
     arrays = [arguments[i] for i in pointers]
-    words = [0 if i in pointers else int(getattr(each, "value", each)) for i, each in enumerate(arguments)]
+    words = [
+        0 if i in pointers else tables[i] if i in tables else int(getattr(each, "value", each))
+        for i, each in enumerate(arguments)
+    ]
     request = Request(
         base, tuple(words), _table_of(arrays), {}, function, arrays[-1].shape, {}, set(), pointers
     )

@@ -41,6 +41,7 @@ ENTRIES = {
     "pk_sort": abi.REQUEST_SORT,
     "pk_argsort": abi.REQUEST_ARGSORT,
     "pk_searchsorted": abi.REQUEST_SEARCHSORTED,
+    "pk_matmul": abi.REQUEST_MATMUL,
 }
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
@@ -25,6 +24,7 @@ from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
+from pycudakit.fusing.trace.captured_call import captured_call
 from pycudakit.fusing.trace.out_argument import unwrap_out
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import (
@@ -98,8 +98,19 @@ def call_with_arrays(trace: Trace, function: Any, arguments: Any, keywords: dict
 
 
 def _count(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> None:
+    name = function.__name__
+    if name in ("matmul", "dot") and _are_matrices(arguments):
+        trace.costs.multiplied(*arguments)
+        return
     sizes = [tracer.size for tracer in iter_tracers((arguments, keywords))]
-    trace.costs.called(max(sizes, default=0), runs_in_numpy=function.__name__ in _PRODUCTS)
+    is_planned = name in _CAPTURED or name in _CAPTURED_SCANS or name in _PRODUCTS
+    trace.costs.called(max(sizes, default=0), runs_in_numpy=name in _PRODUCTS, has_plans_on_gpu=is_planned)
+
+
+def _are_matrices(arguments: Any) -> bool:
+    """Return True for two factors of which one is a matrix, and the other one, too, or a vector."""
+    are_arrays = len(arguments) == 2 and all(type(each) in (Tracer, np.ndarray) for each in arguments)
+    return are_arrays and sorted([each.ndim for each in arguments]) in ([1, 2], [2, 2])
 
 
 def call_library_function(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
@@ -196,7 +207,7 @@ def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[s
         return None
     if any(type(each) is Tracer for each in rest):
         return None
-    return _captured_call(trace, capture, function, [trace.materialize(array)], arguments[1:], keywords)
+    return captured_call(trace, capture, function, [trace.materialize(array)], arguments[1:], keywords)
 
 
 def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
@@ -232,7 +243,7 @@ def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[s
     array, indices = map(trace.materialize, pair)
     if not (array.flags.c_contiguous and array.dtype.isnative):
         return None
-    return _captured_call(trace, capture, function, [array, indices], axis, keywords)
+    return captured_call(trace, capture, function, [array, indices], axis, keywords)
 
 
 def _captured_sort(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
@@ -246,9 +257,7 @@ def _captured_sort(trace: Trace, function: Any, arguments: Any, keywords: dict[s
         return None
     array = trace.materialize(first)
     return (
-        _captured_call(trace, capture, function, [array], rest, keywords)
-        if array.flags.c_contiguous
-        else None
+        captured_call(trace, capture, function, [array], rest, keywords) if array.flags.c_contiguous else None
     )
 
 
@@ -262,17 +271,7 @@ def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict
     arrays = [trace.materialize(each) for each in pair]
     if not all(array.flags.c_contiguous and array.dtype.isnative for array in arrays):
         return None
-    return _captured_call(trace, capture, function, arrays, rest, keywords)
-
-
-def _captured_call(
-    trace: Trace, capture: Capture, function: Any, arrays: list[Array], rest: Any, keywords: dict[str, Any]
-) -> Tracer:
-    """Call a function of arrays, whose results are new memory of a call that is to be replayed."""
-    capture.add_memory(arrays)
-    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
-        result = function(*arrays, *rest, **keywords)
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+    return captured_call(trace, capture, function, arrays, rest, keywords)
 
 
 # Functions whose calls are requests of a plan.

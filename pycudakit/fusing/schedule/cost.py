@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from pycudakit._element_programs.program_cost import GPU_MARGIN, THREAD_WAKE_SECONDS
+from pycudakit._families.matmul.matmul import blas_seconds
 from pycudakit._native import engine_status
 from pycudakit._runtime.call_log import Estimates
 from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds, threads
@@ -32,10 +34,12 @@ class Costs:
     numpy: float = 0.0
     cpu: float = 0.0
     replayed: float = _REPLAY  # on the CPU engine, without tracing
+    on_gpu: float = 0.0  # computing on a GPU, as far as it is not far shorter than transfers
     passes: int = 0
     up: int = 0  # bytes that would be uploaded to a GPU
     down: int = 0
     has_small_arguments: bool = False  # NumPy is likely to be fastest
+    has_plans_on_gpu: bool = True  # all of its functions can be requests of a plan there
 
     def operation(self, size: int, seconds_per_element: float) -> None:
         """Add a recorded operation."""
@@ -58,14 +62,32 @@ class Costs:
         self.replayed += _REPLAYED_KERNEL + seconds
         self.passes += 1
 
-    def called(self, size: int, *, runs_in_numpy: bool = False, is_reduction: bool = False) -> None:
+    def called(
+        self,
+        size: int,
+        *,
+        runs_in_numpy: bool = False,
+        is_reduction: bool = False,
+        has_plans_on_gpu: bool = False,
+    ) -> None:
         """Add a function that is no element program; with `runs_in_numpy`, the CPU engine calls NumPy's."""
+        self.has_plans_on_gpu &= has_plans_on_gpu or is_reduction
         seconds = size * (_REDUCED_ELEMENT if is_reduction else _ELEMENT)
         self.numpy += 5 * _NUMPY_CALL + seconds
         if seconds > THREAD_WAKE_SECONDS and not runs_in_numpy:
             seconds /= threads()
         self.cpu += _KERNEL + seconds
         self.replayed += _KERNEL + seconds
+        self.passes += 1
+
+    def multiplied(self, a: Any, b: Any) -> None:
+        """Add the product of two matrices, or of a matrix and a vector, by NumPy's BLAS."""
+        products = float(a.size) * (b.shape[-1] if b.ndim > 1 else 1)
+        seconds, on_gpu = blas_seconds(products, (a.size + b.size) * a.dtype.itemsize, a.dtype)
+        self.numpy += 5 * _NUMPY_CALL + seconds
+        self.cpu += _KERNEL + seconds
+        self.replayed += _REPLAYED_KERNEL + seconds
+        self.on_gpu += on_gpu
         self.passes += 1
 
     @property
@@ -79,7 +101,7 @@ class Costs:
         """The time on a GPU."""
         if not engine_status.status("cuda"):
             return math.inf
-        return cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL
+        return cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL + self.on_gpu
 
     def best(self) -> Estimates:
         """Return the estimates, with the engine that has the smallest one."""
@@ -93,6 +115,7 @@ class Costs:
         cpu, cuda = self.cpu, self.cuda
         if may_replay:
             cpu = min(cpu, self.replayed)
+        if may_replay and self.has_plans_on_gpu:
             is_graph = self.passes >= _MIN_PASSES_OF_GRAPH and self.up + self.down <= _MAX_BYTES_OF_GRAPH
             kernel = _KERNEL_OF_GRAPH if is_graph else _REPLAYED_CUDA_KERNEL
             cuda -= self.passes * (CUDA_CALL - kernel)

@@ -1,0 +1,28 @@
+"""Calls of functions whose library calls become requests of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import Array
+from pycudakit.fusing.execute.capture import Capture
+from pycudakit.fusing.memory.nodes import leaf
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+
+
+def captured_call(
+    trace: Trace,
+    capture: Capture,
+    function: Callable[..., Any],
+    arrays: Sequence[Array],
+    rest: Sequence[Any] = (),
+    keywords: Mapping[str, Any] | None = None,
+) -> Tracer:
+    """Call a function of arrays, whose results are new memory of a call that is to be replayed."""
+    capture.add_memory(arrays)
+    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
+        result = function(*arrays, *rest, **(keywords or {}))
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))

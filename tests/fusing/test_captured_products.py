@@ -1,0 +1,89 @@
+"""Matrix products in replays: NumPy's BLAS on the CPU, requests of a plan on a GPU."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+pytestmark = pytest.mark.usefixtures("really_replayed")
+
+SHAPES = [((7, 5), (5, 9)), ((5,), (5, 9)), ((7, 5), (5,)), ((3, 7, 5), (3, 5, 4)), ((3, 7, 5), (5, 4))]
+
+
+def values(rng, shape, dtype):
+    return rng.integers(-4, 5, shape).astype(dtype) if dtype.startswith("i") else rng.random(shape, dtype)
+
+
+def near(got, want):
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if want.dtype.kind == "i":
+        np.testing.assert_array_equal(got, want)
+    else:
+        np.testing.assert_allclose(got, want, rtol=1e-5 if want.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_products(engine, shapes, dtype):
+    def body(a, b):
+        return (a + 1) @ b * 2
+
+    fused, rng = pk.fuse(body), np.random.default_rng(1)
+    for _ in range(6):
+        a, b = (values(rng, shape, dtype) for shape in shapes)
+        near(fused(a, b), body(a, b))
+    if engine == "cuda" or (dtype != "i8" and len(shapes[0]) < 3):
+        assert "replayed" in pk.last_call().reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda a: a.T @ a,
+        lambda a: a[:, 1:4].T @ a[:, ::2],
+        lambda a: np.dot(a, a.T) + a.sum(),
+        lambda a: a[:, 0] @ a[:, 1:],
+        lambda a: a[::-1] @ a.T,
+    ],
+)
+def test_products_of_views(engine, body):
+    fused, rng = pk.fuse(body), np.random.default_rng(2)
+    for _ in range(6):
+        a = rng.random((20, 12))
+        near(fused(a), body(a))
+    assert "replayed" in pk.last_call().reason
+
+
+def test_a_loop_of_products(engine):
+    def body(data, n):
+        result = np.ones((n, n))
+        for i in range(n - 1):
+            result[i + 1 :, i] = result[i, i + 1 :] = data[:, i] @ data[:, i + 1 :]
+        return result
+
+    fused, rng = pk.fuse(body), np.random.default_rng(3)
+    for _ in range(6):
+        data = rng.random((30, 12))
+        near(fused(data, 12), body(data, 12))
+    assert "replayed" in pk.last_call().reason
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e200])
+def test_products_that_are_not_finite(engine, value):
+    """They are computed and warn as in a call that is traced."""
+
+    def body(a, b):
+        return a @ b + 1
+
+    fused, a = pk.fuse(body), np.ones((4, 4))
+    for _ in range(5):
+        near(fused(a, a), body(a, a))
+    b = a.copy()
+    b[1, 2] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(fused(b, b), body(b, b))
+    near(fused(a, a), body(a, a))

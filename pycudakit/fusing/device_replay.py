@@ -169,7 +169,7 @@ class CapturedCall:
         self._inputs = signature.arrays, signature.addresses
         # New arrays, with their addresses at capture.
         self._new: list[tuple[Any, int, tuple[int, ...], DType]] = []
-        self._owners: list[Array] = []  # the shadow allocations
+        self._owners: list[Array] = []  # the host copies of arguments
         self._ranges: dict[int, int] = {}  # sizes of the resident buffers, by address
         self._stream = ctypes.c_uint64()
         self._steps = [self._entry("pk_residency_set_stream", self._stream)]
@@ -189,7 +189,7 @@ class CapturedCall:
         self._is_valid = False
 
     def keep_alive(self, owner: Array) -> None:
-        """Keep the shadow allocation alive: its address range is the key in the residency table."""
+        """Keep the host copy alive: its address range is the key in the residency table."""
         self._owners.append(owner)
 
     def on_resident(self, address: int, size: int, intent: int) -> None:

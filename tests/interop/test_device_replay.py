@@ -162,7 +162,7 @@ def test_memory_is_released(replayed):
 
 
 def test_no_more_than_so_much(replayed, monkeypatch):
-    """Captured calls may hold only a part of the shadow memory, whose addresses are their keys."""
+    """Captured calls may hold only a part of a host copy, whose addresses are their keys."""
     monkeypatch.setattr(device_replay, "_MAX_TOTAL_BYTES", 100_000)
     for size in range(1000, 1020):
         for _ in range(3):

@@ -190,14 +190,14 @@ class Buffer:
 class ImportedBuffer(Buffer):
     """A device buffer of another library, which the caller owns.
 
-    A host range of the same size, the shadow allocation, is its key in the C library's residency table. Its
+    A host range of the same size, the host copy, is its key in the C library's residency table. Its
     pages are touched only when values must be copied to the host. The buffer is registered in that table
     lazily: until then, calls can be enqueued on the device address directly.
 
     Parameters
     ----------
     array
-        The shadow allocation.
+        The host copy.
     device_address
         The address of the device buffer.
     streams
@@ -258,17 +258,17 @@ class ImportedBuffer(Buffer):
         self.register()
 
     def sync_to_host(self) -> None:
-        """Download values that only the device has to the shadow allocation."""
+        """Download values that only the device has to the host copy."""
         self.register()
         super().sync_to_host()
 
     def mark_host_dirty(self) -> None:
-        """Mark the shadow allocation's values as newer than the device buffer."""
+        """Mark the host copy's values as newer than the device buffer."""
         self.register()
         super().mark_host_dirty()
 
     def evict(self) -> None:
-        """Download the newest values, and use the shadow allocation until the call ends."""
+        """Download the newest values, and use the host copy until the call ends."""
         super().evict()
         self._is_registered = False
 

@@ -1,6 +1,6 @@
 """Import of the device arrays among a function's arguments, and allocation of results on their device.
 
-Each group of overlapping device arrays gets a shadow allocation: a host range of the same size, whose address
+Each group of overlapping device arrays gets a host copy: a host range of the same size, whose address
 names the device buffer in the C library's residency table. Its pages are touched only when values must be
 copied to the host.
 """
@@ -30,26 +30,26 @@ from pycudakit._runtime import context
 from pycudakit.fusing.memory.buffer import ImportedBuffer
 from pycudakit.fusing.memory.buffers import BufferTable
 
-_ALIGNMENT = 256  # bytes: shadow allocations have the alignment of their device buffers
+_ALIGNMENT = 256  # bytes: host copies have the alignment of their device buffers
 _LARGE = 1 << 20  # bytes: a new allocation of this size can take as long as the rest of a call
 
 
-class _FreeShadow:
-    """A shadow allocation that a call has returned, and that is free once no array of it is left.
+class _FreeHostCopy:
+    """A host copy that a call has returned, and that is free once no array of it is left.
 
     The views of an allocation end at an array that is made for one call, over a memoryview of the memory. So
     the memory is free when that array is gone.
     """
 
-    def __init__(self, shadow: Array) -> None:
-        self.memory: Any = shadow.base
-        self.size = shadow.size
-        self.in_use = weakref.ref(shadow)
+    def __init__(self, host_copy: Array) -> None:
+        self.memory: Any = host_copy.base
+        self.size = host_copy.size
+        self.in_use = weakref.ref(host_copy)
 
 
-# Large shadow allocations whose pages were never touched, for reuse by later calls.
-_free_shadows: deque[_FreeShadow] = deque(maxlen=8)
-hardware.on_release.append(_free_shadows.clear)
+# Large host copies whose pages were never touched, for reuse by later calls.
+_free_host_copies: deque[_FreeHostCopy] = deque(maxlen=8)
+hardware.on_release.append(_free_host_copies.clear)
 
 
 class ImportedArrays:
@@ -83,11 +83,11 @@ class ImportedArrays:
         return id(value) in self._arrays
 
     def array_of(self, value: Any) -> Array:
-        """Return the shadow array of an object."""
+        """Return the array on the host of an object."""
         return self._arrays[id(value)]
 
     def new(self, shape: tuple[int, ...], dtype: DType) -> tuple[Any, Array] | None:
-        """Allocate an array of the first array's library; return it with its shadow array.
+        """Allocate an array of the first array's library; return it with its array on the host.
 
         Return None if that library's arrays are immutable.
         """
@@ -130,38 +130,38 @@ class ImportedArrays:
             buffer = self._imported.pop()
             buffer.return_to_owner()
             if buffer.was_never_registered and buffer.owner.nbytes > _LARGE:
-                _free_shadows.append(_FreeShadow(buffer.owner))
+                _free_host_copies.append(_FreeHostCopy(buffer.owner))
 
     def _import(self, arrays: Sequence[DeviceView]) -> None:
         for group, low, high in _overlapping_groups(arrays):
-            shadow = _allocate_shadow(high - low + _ALIGNMENT)
-            start = (low - address_of(shadow)) % _ALIGNMENT
-            memory = shadow[start : start + high - low]
+            host_copy = _allocate_host_copy(high - low + _ALIGNMENT)
+            start = (low - address_of(host_copy)) % _ALIGNMENT
+            memory = host_copy[start : start + high - low]
             for array in group:
-                self._arrays[id(array.owner)] = _shadow_view(memory, array, low)
+                self._arrays[id(array.owner)] = _view_of_host_copy(memory, array, low)
             if high > low:
                 streams = {array.stream or LEGACY_STREAM for array in group}
                 if self._buffers.scope.listener is not None:
-                    self._buffers.scope.listener.keep_alive(shadow)
+                    self._buffers.scope.listener.keep_alive(host_copy)
                 buffer = ImportedBuffer(memory, self._buffers.scope, low, streams)
                 self._buffers.add_imported(buffer)
                 self._imported.append(buffer)
 
 
-def _allocate_shadow(size: int) -> Array:
-    """Return a shadow allocation of `size` bytes, a free one if possible."""
-    for _ in range(len(_free_shadows) if size > _LARGE else 0):
+def _allocate_host_copy(size: int) -> Array:
+    """Return a host copy of `size` bytes, a free one if possible."""
+    for _ in range(len(_free_host_copies) if size > _LARGE else 0):
         try:
-            free = _free_shadows.popleft()
+            free = _free_host_copies.popleft()
         except IndexError:  # another thread took it
             break
         if free.size == size and free.in_use() is None:
             return np.frombuffer(free.memory, np.uint8)
-        _free_shadows.append(free)
+        _free_host_copies.append(free)
     return np.frombuffer(np.empty(size, np.uint8).data, np.uint8)
 
 
-def _shadow_view(memory: Array, array: DeviceView, low: int) -> Array:
+def _view_of_host_copy(memory: Array, array: DeviceView, low: int) -> Array:
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
     view: Array = np.ndarray(array.shape, array.dtype, memory, array.address - low, array.strides)

@@ -38,7 +38,7 @@ class CaptureListener(Protocol):
         """Note that the host read or wrote a resident buffer."""
 
     def keep_alive(self, owner: Array) -> None:
-        """Keep a shadow allocation, or the owner of a resident buffer, alive."""
+        """Keep a host copy, or the owner of a resident buffer, alive."""
 
     def on_resident(self, address: int, size: int, intent: int) -> None:
         """Note that a buffer was made resident."""

@@ -1,4 +1,4 @@
-"""Shadow memory of device arrays, on a fake GPU: large host ranges are reused."""
+"""Host copies of device arrays, on a fake GPU: large host ranges are reused."""
 
 import sys
 import threading
@@ -18,9 +18,9 @@ LARGE = 1 << 19  # float64
 def rooms(monkeypatch):
     # Captured calls keep their own ranges.
     monkeypatch.setattr(device_replay, "_signature_of", lambda *_: None)
-    imported_arrays._free_shadows.clear()
-    yield imported_arrays._free_shadows
-    imported_arrays._free_shadows.clear()
+    imported_arrays._free_host_copies.clear()
+    yield imported_arrays._free_host_copies
+    imported_arrays._free_host_copies.clear()
 
 
 def on_device(size, first=0.0):
@@ -68,16 +68,16 @@ def test_touched_memory_is_not_kept(gpu, rooms):
 
 
 def test_memory_in_use_is_not_reused(gpu, rooms, monkeypatch):
-    held, allocate = [], imported_arrays._allocate_shadow
+    held, allocate = [], imported_arrays._allocate_host_copy
 
     def allocate_and_hold(size):
-        shadow = allocate(size)
-        held.append(shadow[8:16])
-        return shadow
+        host_copy = allocate(size)
+        held.append(host_copy[8:16])
+        return host_copy
 
     a = on_device(LARGE)
     with monkeypatch.context() as patch:
-        patch.setattr(imported_arrays, "_allocate_shadow", allocate_and_hold)
+        patch.setattr(imported_arrays, "_allocate_host_copy", allocate_and_hold)
         both(a, a)
     kept = addresses(rooms)
     held[0][:] = 7

@@ -691,12 +691,11 @@ typedef struct pk_stop {
  * library uses the buffers in place.
  *
  * With a key, the CPU library keeps the checked and compiled requests, and the CUDA library CUDA graphs of
- * the calls with the device memory of small buffers, until pk_release, or until the list is the least recently
- * used of too many. The next call with this key has the same requests, order and bindings, and the same tables
- * at the same addresses, apart from the words that are bound and the contents of buffers. Memory that is in no
- * buffer has the same contents.
- * A key is two words, which no other list in the process has: a number, and an address of the caller's, for
- * example. Without a key, `key` is null, or both words are 0.
+ * the calls with the device memory of small buffers, until pk_release, or until the list is the least
+ * recently used of too many. The next call with this key has the same requests, order and bindings, and the
+ * same tables at the same addresses, apart from the words that are bound and the contents of buffers. Memory
+ * that is in no buffer has the same contents. A key is two words, which no other list in the process has: a
+ * number, and an address of the caller's, for example. Without a key, `key` is null, or both words are 0.
  *
  * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as
  * they are.

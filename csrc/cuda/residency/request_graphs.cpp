@@ -57,7 +57,7 @@ class StreamCapture {
     StreamCapture(const StreamCapture &) = delete;
     StreamCapture &operator=(const StreamCapture &) = delete;
 
-    // Return an executable graph of what was captured; null if the capture failed.
+    // Return an executable graph of the captured calls; null if the capture failed.
     cudaGraphExec_t executable() {
         const Graph graph = end();
         cudaGraphExec_t executable = nullptr;

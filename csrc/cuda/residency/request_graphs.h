@@ -27,12 +27,12 @@ struct CallGraph {
     Owned<cudaGraphExec_t, cudaGraphExecDestroy> executable;
 };
 
-// The graphs of a list, and what they need: the device's resources, which a run of the list takes, and gives
-// back with new graphs.
+// The graphs of a list, with the resources of the device that they need. A run of the list takes them from the
+// cache, and returns them with new graphs.
 class RequestGraphs {
    public:
-    // The most bytes of a list's buffers, and the most calls that are captured, of a list and in one graph. In
-    // longer lists the graphs take much memory, and with larger buffers kernels take longer than launches.
+    // The most bytes of a list's buffers, and the most calls that are captured, of a list and in one graph.
+    // In longer lists the graphs take much memory, and with larger buffers kernels take longer than launches.
     static constexpr int64_t MAX_BYTES = 32 << 20, MAX_CALLS = 32 << 10;
     static constexpr int64_t MAX_CALLS_OF_GRAPH = 4096;
     // The fewest calls that are worth a capture, which takes up to 3 ms.

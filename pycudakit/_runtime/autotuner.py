@@ -22,7 +22,8 @@ _SHORT_SECONDS = 1e-3  # of a short call
 _MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
-# The first replays on a GPU make call after call, and are captured in a CUDA graph.
+# The first replays on a GPU enqueue request after request, and are captured in a CUDA graph. Of long calls, they
+# are not counted.
 _REPLAYS_BEFORE_GRAPHS = 3
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
@@ -167,8 +168,8 @@ class Autotuner:
     def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
         """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
         self._seconds_not_counted += seconds
-        self._replays_before_graphs -= 1
-        is_first = self._replays_before_graphs >= 0
+        is_first = self._replays_before_graphs > 0 and seconds > _SHORT_SECONDS
+        self._replays_before_graphs -= is_first
         others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
         return (is_first or is_compiling) and not is_hopeless and self._seconds_not_counted < MAX_PATIENCE

@@ -27,8 +27,8 @@ struct CallGraph {
     Owned<cudaGraphExec_t, cudaGraphExecDestroy> executable;
 };
 
-// The graphs of a list, with the resources of the device that they need. A run of the list takes them from the
-// cache, and returns them with new graphs.
+// The graphs of a list, with the resources of the device that they need. A run of the list takes them from
+// the cache, and returns them with new graphs.
 class RequestGraphs {
    public:
     // The most bytes of a list's buffers, and the most calls that are captured, of a list and in one graph.

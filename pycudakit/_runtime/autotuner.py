@@ -22,8 +22,8 @@ _SHORT_SECONDS = 1e-3  # of a short call
 _MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
-# The first replays on a GPU enqueue request after request, and are then captured in a CUDA graph: those of long
-# calls are not counted.
+# The first replays on a GPU, which enqueue request after request until a CUDA graph is captured. Long ones are
+# not counted.
 _REPLAYS_BEFORE_GRAPHS = 3
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
@@ -89,8 +89,8 @@ class Autotuner:
         The function.
     may_be_numpy
         Whether NumPy may be chosen.
-    replays
-        Whether the engines replay the calls, which then get faster on a GPU.
+    has_graph
+        Whether the calls on a GPU get faster, since a CUDA graph is captured.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class Autotuner:
         estimates: Mapping[str, float] | None = None,
         name: str = "",
         may_be_numpy: bool = True,
-        replays: bool = False,
+        has_graph: bool = False,
     ) -> None:
         self.name, self.may_be_numpy = name, may_be_numpy
-        self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if replays else 0
+        self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
         self._seconds_not_counted = 0.0  # of long calls
         self._numbers, self._estimates = numbers, estimates or {}
         # Seconds that capturing a call may take.

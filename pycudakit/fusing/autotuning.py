@@ -188,8 +188,9 @@ class AutotunedFunction:
         estimates = trace.costs.estimates(may_replay=traced.guards is not None)
         numpy_seconds = trace.costs.numpy + trace.numpy_seconds()
         numbers = self._numbers_in(args, kwargs)
+        has_graph = traced.guards is not None and trace.costs.has_graph
         self.best[key] = Autotuner(
-            numbers, candidates(estimates), numpy_seconds, estimates, replays=traced.guards is not None
+            numbers, candidates(estimates), numpy_seconds, estimates, has_graph=has_graph
         )
         return result
 
@@ -240,7 +241,7 @@ class AutotunedFunction:
         engines = ["cpu", "numpy"]
         if engine_status.status("cuda").available and choice_is_final():
             engines.append("cuda")
-        return Autotuner(self._numbers_in(args, kwargs), engines, numpy_seconds, replays=True)
+        return Autotuner(self._numbers_in(args, kwargs), engines, numpy_seconds, has_graph=True)
 
     def _choice(self, times: Estimates) -> EngineChoice:
         return EngineChoice(self._traced.name, times.engine, times)

@@ -257,3 +257,57 @@ def test_short_functions_of_small_arrays_stay_in_numpy(monkeypatch):
     monkeypatch.setattr(autotuning, "_TRIAL_SECONDS", 0.0)
     function = pk.fuse(lambda x: x + 1)
     assert {*engines_of(function, np.ones(10)), *engines_of(function, np.ones(10))} == {"numpy"}
+
+
+def test_the_first_long_replays_on_a_gpu_are_not_counted():
+    """They are not yet launches of a CUDA graph; nor are calls while kernels are compiled."""
+    for has_graph, is_compiling, not_counted in ((False, [], 0), (True, [], 3), (True, [4, 5], 5)):
+        autotuner = tuning.Autotuner({}, ["cpu", "cuda"], has_graph=has_graph)
+        calls, best = 0, None
+        while best is None:
+            engine = autotuner.next_engine({})
+            calls += engine == "cuda"
+            seconds = 5e-3 if engine == "cpu" else 4e-3
+            best = autotuner.record_time(engine, seconds, is_compiling=calls in is_compiling)
+        assert (best.engine, calls) == ("cuda", 2 + not_counted)
+
+
+def test_a_slow_gpu_is_not_waited_for():
+    autotuner = tuning.Autotuner({}, ["cpu", "cuda"], has_graph=True)
+    chosen, best = [], None
+    while best is None:
+        chosen.append(autotuner.next_engine({}))
+        best = autotuner.record_time(chosen[-1], 5e-3 if chosen[-1] == "cpu" else 40e-3)
+    assert (best.engine, chosen.count("cuda")) == ("cpu", 2)
+
+
+def test_an_engine_that_is_excluded_is_not_measured():
+    autotuner = tuning.Autotuner({}, ["cpu", "numpy", "cuda"])
+    autotuner.exclude("cuda")
+    chosen = []
+    while (engine := autotuner.next_engine({})) is not None:
+        chosen.append(engine)
+        autotuner.record_time(engine, 5e-3)
+    assert chosen == ["cpu", "numpy", "cpu", "numpy"]
+
+
+def test_a_function_whose_calls_a_gpu_cannot_replay_has_no_graph():
+    costs = cost.Costs()
+    for _ in range(9):
+        costs.evaluated(1e-6)
+    assert costs.has_graph
+    costs.up = 64 << 20
+    assert not costs.has_graph
+    costs.up = 0
+    costs.called(1000)
+    assert not costs.has_graph
+
+
+def test_the_cost_of_a_product():
+    """Of a matrix and a vector it is that of reading the matrix; of matrices, of computing."""
+    matrix, vector = np.empty((4000, 4000), np.float32), np.empty(4000, np.float32)
+    short, long = cost.Costs(), cost.Costs()
+    short.multiplied(matrix, vector)
+    long.multiplied(matrix, matrix)
+    assert 0.2e-3 < short.numpy < 10e-3
+    assert long.numpy > 10 * short.numpy

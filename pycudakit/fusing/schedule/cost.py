@@ -18,7 +18,7 @@ _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
 _REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
 _REPLAYED_CUDA_KERNEL, _KERNEL_OF_GRAPH = 8e-6, 3e-6  # the same on a GPU, and in a CUDA graph
-_MIN_PASSES_OF_GRAPH, _MAX_BYTES_OF_GRAPH = 8, 32 << 20  # as in csrc/cuda/residency/request_graphs.h
+_MIN_PASSES_OF_GRAPH, _MAX_BYTES_OF_GRAPH = 8, 32 << 20
 # Of reductions and of other functions that are not element programs, in NumPy and on one thread.
 _REDUCED_ELEMENT, _ELEMENT = 0.5e-9, 2e-9
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
@@ -103,6 +103,12 @@ class Costs:
             return math.inf
         return cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL + self.on_gpu
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether replays on a GPU launch a CUDA graph, as csrc/cuda/residency/request_graphs.h has it."""
+        is_small = self.up + self.down <= _MAX_BYTES_OF_GRAPH
+        return self.has_plans_on_gpu and is_small and self.passes >= _MIN_PASSES_OF_GRAPH
+
     def best(self) -> Estimates:
         """Return the estimates, with the engine that has the smallest one."""
         engine = "cuda" if self.cuda < GPU_MARGIN * self.cpu else "cpu"
@@ -116,7 +122,6 @@ class Costs:
         if may_replay:
             cpu = min(cpu, self.replayed)
         if may_replay and self.has_plans_on_gpu:
-            is_graph = self.passes >= _MIN_PASSES_OF_GRAPH and self.up + self.down <= _MAX_BYTES_OF_GRAPH
-            kernel = _KERNEL_OF_GRAPH if is_graph else _REPLAYED_CUDA_KERNEL
+            kernel = _KERNEL_OF_GRAPH if self.has_graph else _REPLAYED_CUDA_KERNEL
             cuda -= self.passes * (CUDA_CALL - kernel)
         return {"cpu": cpu, "cuda": cuda, "numpy": self.numpy}

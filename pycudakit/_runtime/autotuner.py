@@ -22,8 +22,7 @@ _SHORT_SECONDS = 1e-3  # of a short call
 _MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
-# The first replays on a GPU, which enqueue request after request until a CUDA graph is captured. Long ones are
-# not counted.
+# The first replays on a GPU, until a CUDA graph of them is captured. Long ones are not counted.
 _REPLAYS_BEFORE_GRAPHS = 3
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3

@@ -74,9 +74,7 @@ class Memory:
             self._bytes = np.zeros(self.end - self.begin, np.bool_)
             for begin, end in zip(self._begins, self._ends, strict=True):
                 self._bytes[begin - self.begin : end - self.begin] = True
-        return np.lib.stride_tricks.as_strided(
-            self._bytes[address - self.begin :], (*shape, item), (*strides, 1)
-        )
+        return np.ndarray((*shape, item), np.bool_, self._bytes, address - self.begin, (*strides, 1))
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
@@ -92,5 +90,10 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
 
 def operand_bounds(address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
     """Return the first byte of an operand, and the end of its last one."""
-    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
-    return address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
+    begin, end = address, address + item
+    for n, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            begin += (n - 1) * stride
+        else:
+            end += (n - 1) * stride
+    return begin, end

@@ -74,7 +74,8 @@ class Memory:
             self._bytes = np.zeros(self.end - self.begin, np.bool_)
             for begin, end in zip(self._begins, self._ends, strict=True):
                 self._bytes[begin - self.begin : end - self.begin] = True
-        return np.ndarray((*shape, item), np.bool_, self._bytes, address - self.begin, (*strides, 1))
+        part: Array = np.ndarray((*shape, item), np.bool_, self._bytes, address - self.begin, (*strides, 1))
+        return part
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:

@@ -140,13 +140,15 @@ class Autotuner:
 
     def exclude(self, engine: str) -> None:
         """Measure an engine no more."""
-        self._seconds.pop(engine)
+        self._seconds.pop(engine, None)
 
     def record_time(self, engine: str, seconds: float, *, is_compiling: bool = False) -> Estimates | None:
         """Record a call's time; return the fastest engine, with the times, once all are measured.
 
         With `is_compiling`, later calls may be faster.
         """
+        if engine not in self._seconds:  # another thread has excluded it meanwhile
+            return None
         if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= 1
             return None

@@ -94,9 +94,12 @@ def test_plans_of_a_gpus_own_are_kept(small_gpu):
 
 def test_auto_tries_a_gpu_for_small_arrays_of_long_calls(small_gpu, monkeypatch):
     """It replays the plan of the engine `cpu`; a function without such a plan is not tried there."""
+    from pycudakit._native import engine_status
     from pycudakit._runtime import autotuner
     from pycudakit.fusing import autotuning
 
+    available = engine_status.EngineStatus(True, "")  # the status that is cached need not be the fake one's
+    monkeypatch.setattr(engine_status, "status", lambda _: available)
     monkeypatch.setattr(autotuner, "_MIN_PATIENCE", 1.0)  # other processes may have the processors
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
     monkeypatch.setattr(autotuning, "choice_is_final", lambda: True)

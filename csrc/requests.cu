@@ -1,8 +1,8 @@
 // Lists of requests (pk_run_requests) in the CUDA library. The buffers of a list are copied to a device and
 // made resident there, in a residency scope of the list's. Inside it each request is an ordinary call, which
 // finds its operands resident and is only enqueued, in the scope's stream. Then the results are copied back.
-// Buffers that are resident already, in a scope of the caller's, stay on the device. The calls of a list with
-// a key are captured in CUDA graphs in its second run, which later runs launch.
+// Buffers that are resident already, in a scope of the caller's, stay on the device. At the end of the second
+// run of a list with a key, its calls are captured in CUDA graphs, which later runs launch.
 #include "common/requests.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/call/status.h"
 #include "common/types.h"
 #include "cuda/kernels/buffers.h"
 #include "cuda/kernels/run_resources.h"
@@ -148,7 +149,7 @@ class RequestBuffers::OnDevice {
     int64_t launch_graph(int64_t first, pk_report *sum) {
         const CallGraph *const graph = graphs_ != nullptr ? graphs_->find(first) : nullptr;
         if (graph == nullptr) return 0;
-        make_device_current();
+        make_device_current(false);
         PK_CUDA(cudaGraphLaunch(graph->executable.get(), stream()));
         graph->kernels.count_launch();
         pk::add(*sum, graph->report);
@@ -159,8 +160,10 @@ class RequestBuffers::OnDevice {
     // Capture the calls that were made one by one, and cache the graphs with the device's resources.
     void capture(int64_t end, const RequestGraphs::Capture &call_request) {
         if (graphs_ == nullptr) return;
-        if (++graphs_->runs > 1 && end - graphs_->captured() >= RequestGraphs::MIN_CALLS) {
-            make_device_current();
+        const int64_t last = std::min(end, RequestGraphs::MAX_CALLS);
+        if (++graphs_->runs > 1 && last - graphs_->captured() >= RequestGraphs::MIN_CALLS) {
+            note_written();
+            make_device_current(true);
             double operations = 0;
             const pk_stop *stop = list_.stops, *const last_stop = stop + list_.stop_count;
             const auto can_be_captured = [&](int64_t call) {
@@ -173,10 +176,10 @@ class RequestBuffers::OnDevice {
                 if (ends) operations = 0;
                 return ends;
             };
-            graphs_->capture(end, stream(), can_be_captured, ends_after, call_request);
+            graphs_->capture(last, stream(), can_be_captured, ends_after, call_request);
         }
         scope_.reset();
-        if (graphs_->captured() > 0) {
+        if (graphs_->has_graphs()) {
             graphs_->run_stream = std::move(run_stream_);
             graphs_->memory = std::move(memory_);
             graphs_->memory_bytes = device_buffers_.bytes();
@@ -280,24 +283,37 @@ class RequestBuffers::OnDevice {
     }
 
     DeviceBuffer allocate(StreamOrder order) {
-        DevicePool &pool = DevicePool::of(device_);
-        const int64_t bytes = device_buffers_.bytes();
-        DeviceBuffer memory = pool.allocate_if_possible(bytes, order, Account::resident);
-        if (memory.d_memory() != nullptr) return memory;
-        RequestGraphs::release();
-        return pool.allocate_if_possible(bytes, order, Account::resident);
+        return DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order,
+                                                            Account::resident);
     }
 
-    // Make the device's values the only ones: graphs read and write no others.
-    void make_device_current() {
-        const auto make_current = [&](const pk_buffer &each) {
-            ResidentBuffer *const resident = ResidencyScope::find(each.address);
-            if (resident == nullptr) return;
-            resident->sync_to_device(call_);
-            resident->host_valid = false;
-        };
-        std::for_each(buffers_.begin(), buffers_.end(), make_current);
-        std::for_each(for_stops_.begin(), for_stops_.end(), make_current);
+    // Visit the buffers that are resident in the list's scope, with their numbers in graphs_->is_written.
+    template <class Visit>
+    void each_resident(Visit visit) const {
+        size_t number = 0;
+        for (const std::vector<pk_buffer> *group : {&buffers_, &for_stops_}) {
+            for (const pk_buffer &buffer : *group) {
+                ResidentBuffer *const resident = ResidencyScope::find(buffer.address);
+                if (resident != nullptr) visit(number, *resident);
+                ++number;
+            }
+        }
+    }
+
+    // Note the buffers that calls have written to on the device.
+    void note_written() {
+        each_resident([&](size_t number, const ResidentBuffer &resident) {
+            if (resident.was_written) graphs_->is_written[number] = 1;
+        });
+    }
+
+    // Upload values that only the host has. Mark the values on the host as old: those that graphs are about
+    // to write, or `all`, so that calls which are captured read no constants on the host.
+    void make_device_current(bool all) {
+        each_resident([&](size_t number, ResidentBuffer &resident) {
+            resident.sync_to_device(call_);
+            if (all || graphs_->is_written[number] != 0) resident.host_valid = false;
+        });
     }
 
     double operations_of(const pk_request &request) const {
@@ -369,7 +385,12 @@ void RequestBuffers::finish() {
 }
 
 void RequestBuffers::capture(int64_t end, const std::function<bool(int64_t, pk_report *)> &call_request) {
-    if (on_device_ != nullptr) on_device_->capture(end, call_request);
+    if (on_device_ == nullptr) return;
+    try {
+        on_device_->capture(end, call_request);
+    } catch (const Failure &failure) {  // the list itself has succeeded, and goes on without graphs
+        if (failure.status() == PK_INTERRUPTED) throw;
+    }
 }
 
 }  // namespace pk

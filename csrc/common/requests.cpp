@@ -302,15 +302,16 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
                 is_stopped = pk::is_met(*stop, request_buffers.value_of(*stop));
         }
         request_buffers.finish();
-        list_call.end();
-        caller.cache();
-        pk::add(*report, sum);
         request_buffers.capture(*completed, [&](int64_t call, pk_report *captured) {
+            list_call.advance(0);  // throws if the list is to stop
             const int32_t called = caller.call_request(order[call]);
-            if (called == PK_INTERRUPTED) status = called;
+            if (called == PK_INTERRUPTED) pk::fail(PK_INTERRUPTED, "the call was stopped");
             pk::add(*captured, caller.report());
             return called == PK_OK;
         });
+        list_call.end();
+        caller.cache();
+        pk::add(*report, sum);
     });
     return status != PK_OK ? status : own_status;
 }

@@ -140,7 +140,8 @@ class RequestBuffers {
     // not report themselves to the call's report.
     void finish();
     // After finish(), captures the calls of the list before `end` for its next run, if it has a key. Nothing
-    // is executed. `call_request` calls one, adds its report, and returns false if it has failed.
+    // is executed. `call_request` calls one, adds its report, and returns false if it has failed; it throws
+    // if the list is to stop.
     void capture(int64_t end, const std::function<bool(int64_t call, pk_report *sum)> &call_request);
 
    private:

@@ -187,6 +187,10 @@ FusedKernel::FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_e
 
 FusedKernel::~FusedKernel() {
     if (!ran_async_) return;
+    if (CaptureScope::is_active()) {  // the device cannot be waited for now
+        (void)library_.release();
+        return;
+    }
     for (const auto &entry : kernels_) synchronize_device(entry.first);
 }
 
@@ -248,8 +252,8 @@ const void *FusedKernel::kernel(cudaStream_t stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = kernels_.find(device);
     if (found != kernels_.end()) return found->second;
-    // Loading allocates, which only a capture of the library's own allows.
-    if (!FusedKernelUses::are_collected() && is_capturing(stream)) return nullptr;
+    // Loading allocates memory. While a stream is being captured, only the library's own captures allow that.
+    if (!CaptureScope::is_active() && is_capturing(stream)) return nullptr;
     const void *&kernel = kernels_[device] = nullptr;
     if (library_.get() == nullptr) library_ = Library(load_library(image_));
     cudaKernel_t device_kernel = nullptr;

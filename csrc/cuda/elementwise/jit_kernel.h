@@ -80,8 +80,6 @@ class FusedKernelUses {
        private:
         FusedKernelUses *const outer_;
     };
-    // Return true if the thread has such a scope.
-    static bool are_collected() { return current_ != nullptr; }
     // Add a kernel to those of the thread's scope, if there is one: one that is launched, or one that is not
     // compiled, with the operations that are interpreted instead.
     static void add_launched(const std::shared_ptr<FusedKernel> &kernel);

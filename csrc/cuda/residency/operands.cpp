@@ -290,7 +290,7 @@ void Operands::commit() {
     is_committed_ = true;
     for (ResidentBuffer *buffer : uploading_) buffer->device_valid = true;
     for (ResidentBuffer *buffer : written_) {
-        buffer->device_valid = true;
+        buffer->device_valid = buffer->was_written = true;
         buffer->host_valid = buffer->intent == PK_RESIDENT_OUTPUT;
     }
     for (ResidentBuffer *buffer : written_on_host_) buffer->invalidate_device();

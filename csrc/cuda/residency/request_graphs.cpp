@@ -2,6 +2,7 @@
 #include "request_graphs.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "common/call/status.h"
 #include "common/lru_cache.h"
@@ -21,9 +22,12 @@ struct CountBytes {
 
 using GraphCache = LruCache<RequestGraphs::Key, std::unique_ptr<RequestGraphs>, MAX_CACHED_BYTES, CountBytes>;
 
-// Return the bytes of a list's requests, order and stops and of the addresses, with words that are bound
-// replaced by their buffers and offsets.
-std::string identity_of(const RequestList &list, const std::vector<const char *> &addresses) {
+// The calls of RequestGraphs::release().
+std::atomic<int64_t> releases{0};
+
+// Return the bytes of a list's requests, order and stops, with words that are bound replaced by their buffers
+// and offsets.
+std::string bytes_of(const RequestList &list) {
     std::vector<pk_request> requests(list.requests, list.requests + list.request_count);
     const auto first = reinterpret_cast<uint64_t>(list.requests);
     auto *const words = reinterpret_cast<uint64_t *>(requests.data());
@@ -40,7 +44,6 @@ std::string identity_of(const RequestList &list, const std::vector<const char *>
     append(requests.data(), requests.size());
     append(list.order, size_t(list.call_count));
     append(list.stops, size_t(list.stop_count));
-    append(addresses.data(), addresses.size());
     return identity;
 }
 
@@ -78,10 +81,13 @@ class StreamCapture {
         return Graph(error == cudaSuccess ? graph : nullptr);
     }
 
+    const CaptureScope scope_;
     cudaStream_t stream_;
 };
 
 }  // namespace
+
+RequestGraphs::RequestGraphs(int device) : device(device), releases_(releases) {}
 
 RequestGraphs::~RequestGraphs() {
     graphs_.clear();
@@ -97,11 +103,19 @@ std::unique_ptr<RequestGraphs> RequestGraphs::take(const Key &key, int device) {
 }
 
 void RequestGraphs::put(const Key &key, std::unique_ptr<RequestGraphs> graphs) {
-    GraphCache::put(key, std::move(graphs));
+    static const bool is_registered = (DevicePool::on_shortage(release), true);
+    (void)is_registered;
+    if (graphs->releases_ == releases) GraphCache::put(key, std::move(graphs));
 }
 
-void RequestGraphs::release() {
-    GraphCache::drop_if([](const auto &) { return true; });
+bool RequestGraphs::release() {
+    ++releases;
+    bool had_graphs = false;
+    GraphCache::drop_if([&](const auto &graphs) {
+        had_graphs |= graphs->has_graphs();
+        return true;
+    });
+    return had_graphs;
 }
 
 int64_t RequestGraphs::bytes() const {
@@ -110,13 +124,16 @@ int64_t RequestGraphs::bytes() const {
 }
 
 void RequestGraphs::validate(const RequestList &list, const std::vector<const char *> &addresses) {
-    std::string identity = identity_of(list, addresses);
+    std::string bytes = bytes_of(list);
     const bool is_stale = std::any_of(graphs_.begin(), graphs_.end(),
                                       [](const CallGraph &graph) { return graph.kernels.is_stale(); });
-    if (identity == identity_ && !is_stale) return;
+    const bool has_moved = has_graphs() && addresses != addresses_;
+    addresses_ = addresses;
+    if (bytes == list_ && !has_moved && !is_stale) return;
     graphs_.clear();
     captured_ = 0;
-    identity_ = std::move(identity);
+    is_written.assign(addresses.size(), 0);
+    list_ = std::move(bytes);
 }
 
 const CallGraph *RequestGraphs::find(int64_t call) const {

@@ -31,18 +31,20 @@ struct CallGraph {
 // the cache, and returns them with new graphs.
 class RequestGraphs {
    public:
-    // The most bytes of a list's buffers, and the most calls that are captured, of a list and in one graph.
-    // In longer lists the graphs take much memory, and with larger buffers kernels take longer than launches.
-    static constexpr int64_t MAX_BYTES = 32 << 20, MAX_CALLS = 32 << 10;
-    static constexpr int64_t MAX_CALLS_OF_GRAPH = 4096;
-    // The fewest calls that are worth a capture, which takes up to 3 ms.
+    // The most bytes of the buffers of a list: with larger ones, kernels take longer than launches.
+    static constexpr int64_t MAX_BYTES = 32 << 20;
+    // The most calls of a list that are captured, since graphs take memory for each, and the most in one
+    // graph.
+    static constexpr int64_t MAX_CALLS = 32 << 10, MAX_CALLS_OF_GRAPH = 4096;
+    // The fewest calls that are worth the resources, and some 3 ms for the first graph of a stream.
     static constexpr int64_t MIN_CALLS = 8;
 
     using Key = std::pair<uint64_t, uint64_t>;
-    // Calls a request of the list, and adds its report; returns false if it did not succeed.
+    // Calls a request of the list, and adds its report. Returns false if the call cannot be captured, and
+    // throws if the capture is to end.
     using Capture = std::function<bool(int64_t call, pk_report *sum)>;
 
-    explicit RequestGraphs(int device) : device(device) {}
+    explicit RequestGraphs(int device);
     ~RequestGraphs();
     RequestGraphs(const RequestGraphs &) = delete;
     RequestGraphs &operator=(const RequestGraphs &) = delete;
@@ -50,8 +52,8 @@ class RequestGraphs {
     // Take the graphs of a list from the cache, or make an object without any.
     static std::unique_ptr<RequestGraphs> take(const Key &key, int device);
     static void put(const Key &key, std::unique_ptr<RequestGraphs> graphs);
-    // Drop all that are cached.
-    static void release();
+    // Drop all that are cached; return true if there were graphs. Those in use are not cached again.
+    static bool release();
 
     // Drop the graphs if they were made for other requests or other addresses of the buffers, or interpret a
     // program of which there is a compiled kernel by now.
@@ -62,7 +64,9 @@ class RequestGraphs {
     // `ends_after` is true. Nothing is executed.
     void capture(int64_t end, cudaStream_t stream, const std::function<bool(int64_t call)> &can_be_captured,
                  const std::function<bool(int64_t call)> &ends_after, const Capture &call_request);
+    // Return how many calls are in graphs, or cannot be captured.
     int64_t captured() const { return captured_; }
+    bool has_graphs() const { return !graphs_.empty(); }
     int64_t bytes() const;
 
     const int device;
@@ -71,15 +75,19 @@ class RequestGraphs {
     std::unique_ptr<kernels::RunStream> run_stream;
     DeviceBuffer memory;
     int64_t memory_bytes = 0;
+    // For each buffer: whether calls write to it.
+    std::vector<char> is_written;
 
    private:
-    // Capture the calls [begin, end) in a graph; return the first that could not be captured, or `end`. Then
-    // there is no graph.
+    // Capture the calls [begin, end) in a graph, and return `end`. If a call cannot be captured, return that:
+    // then there is no new graph.
     int64_t capture_graph(int64_t begin, int64_t end, cudaStream_t stream, const Capture &call_request);
 
-    std::string identity_;  // of the list and the addresses that the graphs were made for
+    std::string list_;                     // the bytes of the list that was captured
+    std::vector<const char *> addresses_;  // of the buffers, which the graphs have
     std::vector<CallGraph> graphs_;
-    int64_t captured_ = 0;  // the calls that are in graphs or cannot be
+    int64_t captured_ = 0;
+    const int64_t releases_;  // the calls of release() before this was made
 };
 
 }  // namespace pk

@@ -25,6 +25,7 @@ struct ResidentBuffer {
     bool host_valid, device_valid;  // coherence state: which copies are up to date
     int device = 0;
     char *d_imported = nullptr;  // the device copy, if that is the caller's own memory
+    bool was_written = false;    // calls have written to the device copy
 
     char *d_data() const { return d_imported != nullptr ? d_imported : owned.d_memory(); }
     char *end() const { return host + bytes; }

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 
 #include "common/call/call.h"
@@ -139,11 +141,36 @@ CurrentDevice::~CurrentDevice() {
     if (device_ != previous_) (void)cudaSetDevice(previous_);
 }
 
+namespace {
+
+std::shared_mutex capture_mutex;  // shared by captures
+thread_local bool is_capturing_here = false;
+
+}  // namespace
+
+CaptureScope::CaptureScope() {
+    capture_mutex.lock_shared();
+    is_capturing_here = true;
+}
+
+CaptureScope::~CaptureScope() {
+    is_capturing_here = false;
+    capture_mutex.unlock_shared();
+}
+
+bool CaptureScope::is_active() { return is_capturing_here; }
+
+cudaError_t synchronize_current_device() {
+    if (is_capturing_here) return cudaErrorStreamCaptureUnsupported;
+    const std::lock_guard<std::shared_mutex> lock(capture_mutex);
+    return cudaDeviceSynchronize();
+}
+
 void synchronize_device(int device) noexcept {
     int before = 0;
     (void)cudaGetDevice(&before);
     (void)cudaSetDevice(device);
-    (void)cudaDeviceSynchronize();
+    (void)synchronize_current_device();
     (void)cudaSetDevice(before);
 }
 

@@ -40,6 +40,21 @@ class CurrentDevice {
     int previous_ = 0;
 };
 
+// While this lives, the thread captures a stream in a CUDA graph. CUDA forbids other threads to synchronize
+// the device meanwhile: synchronize_current_device() waits for the end of captures.
+class CaptureScope {
+   public:
+    CaptureScope();
+    ~CaptureScope();
+    CaptureScope(const CaptureScope &) = delete;
+    CaptureScope &operator=(const CaptureScope &) = delete;
+
+    // Return true if the calling thread has such a scope.
+    static bool is_active();
+};
+
+// Wait for all work of the current device.
+cudaError_t synchronize_current_device();
 // Wait for all work of a device. For destructors: errors are ignored, since they follow reported ones.
 void synchronize_device(int device) noexcept;
 

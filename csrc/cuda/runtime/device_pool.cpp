@@ -221,7 +221,7 @@ DeviceBuffer DevicePool::allocate(int64_t bytes, StreamOrder stream, Account acc
             buffer.obtain(stream);
             if (buffer.is_reserved()) return buffer;
         }
-        if (evict(account)) continue;
+        if (evict(account) || release_caches()) continue;
         if (name_of(account) != staging || !reclaim_slot_of(device_)) return {};
     }
 }
@@ -307,6 +307,19 @@ bool DevicePool::evict(Account account) {
     return true;
 }
 
+namespace {
+
+std::atomic<bool (*)()> release_cached_memory{nullptr};
+
+}  // namespace
+
+void DevicePool::on_shortage(bool (*release)()) { release_cached_memory = release; }
+
+bool DevicePool::release_caches() {
+    bool (*const release)() = release_cached_memory;
+    return release != nullptr && release();
+}
+
 bool DevicePool::release() {
     bool has_released = false;
     for (const Name name : {staging, resident, temporary, program}) {
@@ -349,7 +362,8 @@ DeviceMemory DevicePool::allocate_or_release(int64_t bytes) {
         return allocate_device(bytes);
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
-        bool has_released = release();
+        const bool has_dropped = release_caches();
+        bool has_released = release() || has_dropped;
         while (reclaim_slot_of(device_)) has_released = true;
         if (!has_released) throw;
     }

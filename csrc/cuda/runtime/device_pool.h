@@ -120,6 +120,9 @@ class DevicePool {
     static void add_to(pk_memory &memory);
     // Free the unused memory of all pools.
     static void release_all();
+    // Set the function that drops cached objects which hold memory; it is called when an allocation has no
+    // room, and returns true if it has dropped any.
+    static void on_shortage(bool (*release)());
     // Set the functions that reclaim the memory of an unused staging slot, and that are called when staging
     // memory has been freed.
     static void set_staging_callbacks(bool (*reclaim_slot)(int device), void (*freed)());
@@ -144,6 +147,7 @@ class DevicePool {
     bool evict(Account account);
     // Free all unused memory. Return whether there was any.
     bool release();
+    static bool release_caches();
 
     // Return the bytes that release() would free.
     int64_t unused_bytes();

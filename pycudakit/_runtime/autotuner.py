@@ -138,25 +138,30 @@ class Autotuner:
         are_same = all(_are_same(self._numbers.get(key, number), number) for key, number in numbers.items())
         return self._next() if are_same else None
 
-    def exclude(self, engine: str) -> None:
-        """Measure an engine no more."""
-        self._seconds.pop(engine, None)
+    def exclude(self, engine: str) -> Estimates | None:
+        """Measure an engine no more; return the fastest one, with the times, if the others are measured."""
+        # A new dict, since other threads may read this one.
+        self._seconds = {name: each for name, each in self._seconds.items() if name != engine}
+        return self._best_of_all() if self._next() is None else None
 
     def record_time(self, engine: str, seconds: float, *, is_compiling: bool = False) -> Estimates | None:
         """Record a call's time; return the fastest engine, with the times, once all are measured.
 
         With `is_compiling`, later calls may be faster.
         """
-        if engine not in self._seconds:  # another thread has excluded it meanwhile
+        times = self._seconds.get(engine)
+        if times is None:  # another thread has excluded it meanwhile
             return None
         if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= 1
             return None
         if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
             return None
-        self._seconds[engine].append(seconds)
-        if self._next() is not None:
-            return None
+        times.append(seconds)
+        return self._best_of_all() if self._next() is None else None
+
+    def _best_of_all(self) -> Estimates | None:
+        """Return the fastest engine, with the times, unless the estimate of another one is below them."""
         best = min(self._seconds, key=self._least_seconds)
         others: dict[str, list[float]] = {
             name: [] for name, estimate in self._estimates.items() if estimate < self._least_seconds(best)

@@ -154,7 +154,9 @@ class AutotunedFunction:
         elif engine == "cuda" and is_small:  # a traced call would take far longer than NumPy's
             result = self.replay("cuda", args, kwargs, REASON_COMPARED, may_capture=False)
             if result is NotImplemented:
-                autotuner.exclude("cuda")
+                best = autotuner.exclude("cuda")
+                if best is not None:
+                    self.best[key] = self._choice(best)
                 engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
                 return self._run_measured(autotuner, engine, key, arrays, args, kwargs)
         elif engine == "cuda":

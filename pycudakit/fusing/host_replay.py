@@ -251,7 +251,9 @@ class PlanCache:
         tree = other.tree.for_engine(signature.engine)
         if tree is None:
             return False
-        self._entry_of(signature).tree = tree
+        entry = self._entry_of(signature)
+        entry.tree = tree
+        self._release_others(signature, entry)
         return True
 
     def plan_of(self, signature: Signature) -> Plan | None:
@@ -299,15 +301,19 @@ class PlanCache:
             entry.drop()
         elif is_added:
             self.captured += 1
-            if sum(each.bytes for cache in list(_caches) for each in cache.trees()) > _MAX_BYTES:
-                release()
-                self._entries[signature.key] = entry
+            self._release_others(signature, entry)
         else:
             entry.failed_captures += 1
             has_other_paths = bool(capture.breaks) and entry.failed_captures < _MAX_FAILED_CAPTURES
             if entry.tree is None and not has_other_paths:
                 entry.drop()
         return result
+
+    def _release_others(self, signature: Signature, entry: _Entry) -> None:
+        """Forget all plans but a new entry's if together they take too much memory."""
+        if sum(each.bytes for cache in list(_caches) for each in cache.trees()) > _MAX_BYTES:
+            release()
+            self._entries[signature.key] = entry
 
     def _entry_of(self, signature: Signature) -> _Entry:
         entry = self._entries[signature.key]

@@ -61,6 +61,15 @@ def test_products_of_views(engine, body):
     assert is_replayed() or engine == "auto"
 
 
+@pytest.mark.parametrize("body", [lambda a: a[:, 1:400].T @ a[:, ::2], lambda a: a[::-1] @ a.T])
+def test_large_products_of_views(small_gpu, body):
+    """The copies of the factors are on the device until they are multiplied."""
+    fused, rng = pk.fuse(body), np.random.default_rng(4)
+    for _ in range(4):
+        a = rng.random((200, 500))
+        near(fused(a), body(a))
+
+
 def test_a_loop_of_products(engine):
     def body(data, n):
         result = np.ones((n, n))
@@ -82,12 +91,18 @@ def test_products_that_are_not_finite(engine, value):
     def body(a, b):
         return a @ b + 1
 
-    fused, a = pk.fuse(body), np.ones((4, 4))
+    fused, traced, a = pk.fuse(body), pk.fuse(body), np.ones((4, 4))
     for _ in range(5):
         near(fused(a, a), body(a, a))
     b = a.copy()
     b[1, 2] = value
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        np.testing.assert_array_equal(fused(b, b), body(b, b))
+    results, messages = [], []
+    for function in (fused, traced, traced.__wrapped__):
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            results.append(function(b, b))
+        messages.append([str(each.message) for each in met])
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert messages[0] == messages[1]
     near(fused(a, a), body(a, a))

@@ -284,13 +284,21 @@ def test_a_slow_gpu_is_not_waited_for():
 def test_an_engine_that_is_excluded_is_not_measured():
     autotuner = tuning.Autotuner({}, ["cpu", "numpy", "cuda"])
     for _ in range(2):  # by two threads
-        autotuner.exclude("cuda")
+        assert autotuner.exclude("cuda") is None
     assert autotuner.record_time("cuda", 1e-3) is None
     chosen = []
     while (engine := autotuner.next_engine({})) is not None:
         chosen.append(engine)
         autotuner.record_time(engine, 5e-3)
     assert chosen == ["cpu", "numpy", "cpu", "numpy"]
+
+
+def test_an_engine_may_be_excluded_last():
+    autotuner = tuning.Autotuner({}, ["cpu", "numpy", "cuda"])
+    for engine, seconds in (("cpu", 5e-3), ("numpy", 6e-3)) * 2:
+        assert autotuner.record_time(engine, seconds) is None
+    assert autotuner.next_engine({}) == "cuda"
+    assert autotuner.exclude("cuda").engine == "cpu"
 
 
 def test_a_function_whose_calls_a_gpu_cannot_replay_has_no_graph():

@@ -68,10 +68,12 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
 def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], may_warn: bool) -> Tracer:
     """Multiply in a call that is to be replayed."""
     arrays = []
+    copies = []  # kept alive until the product is computed: the device drops buffers without a reference
     for factor in factors:
         array = trace.materialize(factor)
         if not (array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous)):
-            array = trace.materialize(trace.call(np.copy, (factor, "C"), {}))
+            copies.append(trace.call(np.copy, (factor, "C"), {}))
+            array = trace.materialize(copies[-1])
         arrays.append(array)
     result = captured_call(trace, capture, multiply, arrays)
     if may_warn and result.dtype.kind == "f":  # a replay ends unless this is finite

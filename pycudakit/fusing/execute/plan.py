@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -169,6 +171,7 @@ class Plan(NamedTuple):
 
 
 _FIRST_RUNS = 8
+_CUDA_LIBRARIES = ("torch", "cupy", "numba.cuda", "jaxlib", "tensorflow", "pycuda.driver")
 _keys = itertools.count(1)
 _key_space = np.empty(1)  # whose address makes keys of lists unique in the process
 
@@ -225,8 +228,9 @@ class PlanRun(NativeCall):
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
         self._stops = self._table_of_stops()
-        # Of the prepared requests in the library's cache.
-        self._key = np.array([next(_keys), address_of(_key_space)], np.uint64)
+        # Of the prepared requests and the CUDA graphs in the library's cache.
+        self._own_key = next(_keys), address_of(_key_space)
+        self._key = np.array(self._own_key, np.uint64)
         self._completed = ctypes.c_int64()
         self._reason: Reason = ""
         self._choice = EngineChoice(plan.function, plan.engine, "")
@@ -368,6 +372,9 @@ class PlanRun(NativeCall):
         return self._result(self._plan.result, buffers, {})
 
     def _run_on_cuda(self, choice: EngineChoice) -> int:
+        may_capture = not _may_synchronize_elsewhere()
+        if may_capture != bool(self._key[0]):
+            self._key[:] = self._own_key if may_capture else 0
         flags = self.run_unobserved(choice)
         self._runs += 1
         # The first runs request most kernels; from then on after 16, 32, 64, ... runs.
@@ -443,6 +450,14 @@ class _Numbers:
     def _view(self, memory: Any) -> Array:
         view: Array = np.ndarray(self.count, self._dtype, memory, self._place.offset)
         return view
+
+
+def _may_synchronize_elsewhere() -> bool:
+    """Return True if another library may synchronize the GPU in another thread.
+
+    CUDA forbids that while a graph is captured.
+    """
+    return threading.active_count() > 1 and any(name in sys.modules for name in _CUDA_LIBRARIES)
 
 
 def _buffers_in(result: Any) -> set[int]:

@@ -185,15 +185,16 @@ class PlanTree:
 
     def for_engine(self, engine: str) -> PlanTree | None:
         """Return the tree with its plans for another engine; None if that needs plans of its own."""
-        if not all(_can_run_anywhere(node.lowered) for node in self.nodes()):
+        paths = self._paths_on(engine)
+        if not all(map(_can_run_on_any_engine, paths)):
             return None
-        first, *others = self._paths_on(engine)
-        tree = PlanTree(first, self.breaks)
-        for path in others:
+        tree = PlanTree(paths[0], self.breaks)
+        for path in paths[1:]:
             tree.add(path, ())
         return tree
 
     def _paths_on(self, engine: str) -> list[list[LoweredSegment]]:
+        """Return all paths, from the first segment to the last, with plans for an engine."""
         paths: list[list[LoweredSegment]] = []
         path: list[LoweredSegment] = []
         pending: list[tuple[int, Any, TreeNode]] = [(0, False, self.root)]  # with the outcome that led there
@@ -315,14 +316,14 @@ class PlanTree:
                 call.undo()
 
 
-def _can_run_anywhere(segment: LoweredSegment) -> bool:
-    """Return True if the plan of a segment can be one of either engine."""
-    plan = segment.plan
-    sizes = [each.size for each in plan.arguments] + [new.size() for new in plan.new]
+def _can_run_on_any_engine(path: Sequence[LoweredSegment]) -> bool:
+    """Return True if a path has no host call, no loop of NumPy's, and no arrays that are too long to copy."""
+    plans = [segment.plan for segment in path]
+    sizes = [each.size for each in plans[0].arguments] + [new.size() for new in plans[-1].new]
     return (
-        segment.host_call is None
-        and sum(sizes) <= MAX_COPIED_BYTES * len(plan.requests)
-        and not any(request.entry == LOOP or request.quiet for request in plan.requests)
+        all(segment.host_call is None for segment in path)
+        and sum(sizes) <= MAX_COPIED_BYTES * sum(len(plan.order) for plan in plans)
+        and not any(request.entry == LOOP or request.quiet for plan in plans for request in plan.requests)
     )
 
 

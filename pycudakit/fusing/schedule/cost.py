@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pycudakit._element_programs.program_cost import GPU_MARGIN, THREAD_WAKE_SECONDS
 from pycudakit._families.matmul.matmul import blas_seconds
 from pycudakit._native import engine_status
@@ -81,9 +83,11 @@ class Costs:
         self.passes += 1
 
     def multiplied(self, a: Any, b: Any) -> None:
-        """Add the product of two matrices, or of a matrix and a vector, by NumPy's BLAS."""
-        products = float(a.size) * (b.shape[-1] if b.ndim > 1 else 1)
-        seconds, on_gpu = blas_seconds(products, (a.size + b.size) * a.dtype.itemsize, a.dtype)
+        """Add a product of matrices, of stacks of them, or of a matrix and a vector, by NumPy's BLAS."""
+        dtype = np.result_type(a.dtype, b.dtype)
+        stack = max(math.prod(a.shape[:-2]), math.prod(b.shape[:-2]))
+        products = float(stack * math.prod(a.shape[-2:])) * (b.shape[-1] if b.ndim > 1 else 1)
+        seconds, on_gpu = blas_seconds(products, (a.size + b.size) * dtype.itemsize, dtype)
         self.numpy += 5 * _NUMPY_CALL + seconds
         self.cpu += _KERNEL + seconds
         self.replayed += _REPLAYED_KERNEL + seconds
@@ -105,7 +109,7 @@ class Costs:
 
     @property
     def has_graph(self) -> bool:
-        """Whether replays on a GPU launch a CUDA graph, as csrc/cuda/residency/request_graphs.h has it."""
+        """Whether replays on a GPU may launch a CUDA graph."""
         is_small = self.up + self.down <= _MAX_BYTES_OF_GRAPH
         return self.has_plans_on_gpu and is_small and self.passes >= _MIN_PASSES_OF_GRAPH
 

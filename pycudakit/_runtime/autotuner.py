@@ -23,7 +23,7 @@ _MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
 # The first short calls on an engine, which find cold caches and compile, and which are not timed.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 # The first replays on a GPU, until a CUDA graph of them is captured. Long ones are not counted.
-_REPLAYS_BEFORE_GRAPHS = 3
+_REPLAYS_BEFORE_GRAPHS = 2
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
 # An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
@@ -104,7 +104,7 @@ class Autotuner:
     ) -> None:
         self.name, self.may_be_numpy = name, may_be_numpy
         self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
-        self._seconds_not_counted = 0.0  # of long calls
+        self._seconds_on_gpu = 0.0  # of the calls after the warm-up
         self._numbers, self._estimates = numbers, estimates or {}
         # Seconds that capturing a call may take.
         self.patience = MAX_PATIENCE
@@ -173,12 +173,12 @@ class Autotuner:
 
     def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
         """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
-        self._seconds_not_counted += seconds
+        self._seconds_on_gpu += seconds
         is_first = self._replays_before_graphs > 0 and seconds > _SHORT_SECONDS
         self._replays_before_graphs -= is_first
         others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
-        return (is_first or is_compiling) and not is_hopeless and self._seconds_not_counted < MAX_PATIENCE
+        return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_PATIENCE
 
     def _next(self) -> str | None:
         """Return the engine to measure next; None if all have been measured enough."""

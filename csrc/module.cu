@@ -212,7 +212,7 @@ extern "C" int32_t pk_module_printed(uint64_t module, uint8_t *text, int64_t cap
         const auto loaded = modules().get(module);
         pk::require_cuda();
         const pk::CurrentDevice current(loaded->device);
-        synchronizing(true, [] { PK_CUDA(pk::synchronize_current_device()); });
+        synchronizing(true, [] { pk::synchronize_current_device(); });
         const std::string printed = loaded->printed();
         *length = int64_t(printed.size());
         const auto copied = size_t(std::min(*length, capacity));

@@ -59,7 +59,7 @@ extern "C" int32_t pk_device_synchronize(int64_t device) {
     return pk::guarded([&] {
         require_device(device);
         const pk::CurrentDevice current{int(device)};
-        pk::kernels::synchronizing(true, [] { PK_CUDA(pk::synchronize_current_device()); });
+        pk::kernels::synchronizing(true, [] { pk::synchronize_current_device(); });
     });
 }
 

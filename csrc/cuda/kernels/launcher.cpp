@@ -166,7 +166,7 @@ class Launcher {
         const Module *last = nullptr;
         for (const auto &[module, exclusive] : requests) {
             if (module.get() != last) resources_.module_locks.emplace_back(module, exclusive, call_);
-            if (exclusive && module->ran_async()) PK_CUDA(synchronize_current_device());
+            if (exclusive && module->ran_async()) synchronize_current_device();
             last = module.get();
         }
     }

@@ -160,17 +160,20 @@ CaptureScope::~CaptureScope() {
 
 bool CaptureScope::is_active() { return is_capturing_here; }
 
-cudaError_t synchronize_current_device() {
-    if (is_capturing_here) return cudaErrorStreamCaptureUnsupported;
+void synchronize_current_device() {
+    ensure(!is_capturing_here, "a capture does not synchronize its device");
     const std::lock_guard<std::shared_mutex> lock(capture_mutex);
-    return cudaDeviceSynchronize();
+    PK_CUDA(cudaDeviceSynchronize());
 }
 
 void synchronize_device(int device) noexcept {
     int before = 0;
     (void)cudaGetDevice(&before);
     (void)cudaSetDevice(device);
-    (void)synchronize_current_device();
+    if (!is_capturing_here) {
+        const std::lock_guard<std::shared_mutex> lock(capture_mutex);
+        (void)cudaDeviceSynchronize();
+    }
     (void)cudaSetDevice(before);
 }
 

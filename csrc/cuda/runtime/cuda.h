@@ -54,7 +54,7 @@ class CaptureScope {
 };
 
 // Wait for all work of the current device.
-cudaError_t synchronize_current_device();
+void synchronize_current_device();
 // Wait for all work of a device. For destructors: errors are ignored, since they follow reported ones.
 void synchronize_device(int device) noexcept;
 

@@ -427,6 +427,56 @@ void check_graphs_and_the_host() {
     release();
 }
 
+// Graphs give way to allocations: those of 60 lists have more memory than PYCUDAKIT_PLAN_MEMORY.
+void check_graphs_and_shortage() {
+    for (int i = 0; i < 60; ++i) {
+        KeyedList list({UP, KEPT, DOWN}, LARGE);
+        list.make_requests(LONG);
+        EXPECT(list.run_with(10, CALLS) == CALLS);
+        EXPECT(list.run_with(20, CALLS) == 2 * CALLS);
+        EXPECT(list.run_with(30, CALLS) == 0);
+    }
+    release();
+}
+
+// Graphs that are in use while all are released are not cached again.
+void check_release_during_a_run() {
+    KeyedList list({UP, KEPT, DOWN}, SMALL);
+    list.make_requests(LONG);
+    for (const int64_t value : {10, 20, 30}) (void)list.run_with(value, CALLS);
+    is_slow = true;
+    const pk_progress_callback release_graphs = [](const pk_progress *) {
+        pk::RequestGraphs::release();
+        return int32_t(0);
+    };
+    list.order.insert(list.order.end(), 5, int32_t(CALLS) - 2);  // slow enough for the callback
+    list.options.progress_callback = reinterpret_cast<uint64_t>(release_graphs);
+    EXPECT(list.run() == PK_OK);
+    list.options.progress_callback = 0;
+    is_slow = false;
+    EXPECT(list.run_with(40, CALLS) == CALLS + 5);
+    release();
+}
+
+// An interrupt while calls are captured ends the list; a later run captures them.
+void check_interrupted_captures() {
+    KeyedList list({UP, KEPT, DOWN}, SMALL);
+    list.make_requests(LONG);
+    (void)list.run_with(10, CALLS);
+    const pk_progress_callback stop = [](const pk_progress *) { return int32_t(captured != nullptr); };
+    list.options.progress_callback = reinterpret_cast<uint64_t>(stop);
+    is_slow = true;
+    EXPECT(list.run() == PK_INTERRUPTED);
+    EXPECT(captured == nullptr && capturing == nullptr);
+    expect_nothing_left();
+    list.options.progress_callback = 0;
+    is_slow = false;
+    EXPECT(list.run_with(20, CALLS) == CALLS);
+    EXPECT(list.run_with(30, CALLS) == 2 * CALLS);
+    EXPECT(list.run_with(40, CALLS) == 0);
+    release();
+}
+
 // A call that fails only while it is captured is made without a graph.
 void check_failing_captures() {
     for (const int64_t failing : {0, 4, 8}) {
@@ -492,6 +542,9 @@ int main() {
     check_resident();
     check_graphs();
     check_graphs_and_the_host();
+    check_graphs_and_shortage();
+    check_release_during_a_run();
+    check_interrupted_captures();
     check_failing_captures();
     check_stops_after_graphs();
     std::printf("ok\n");

@@ -1,5 +1,8 @@
 """Plans of the engine `cpu` that a GPU, here a fake one, adopts under `auto`."""
 
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -133,3 +136,24 @@ def test_auto_tries_a_gpu_for_small_arrays_of_long_calls(small_gpu, monkeypatch)
                 engines.add(pk.last_call().engine)
         assert ("cuda" in engines) == is_tried
         assert {"cpu", "numpy"} <= engines
+
+
+def test_no_graphs_beside_threads_of_other_cuda_libraries(small_gpu, monkeypatch):
+    """One of them may synchronize the GPU, which CUDA forbids during a capture: the list then has no key."""
+    from pycudakit.fusing.execute import plan
+
+    keys = []
+
+    def run_unobserved(run, choice):
+        keys.append(run._key.tolist())
+        return original(run, choice)
+
+    original = plan.PlanRun.run_unobserved
+    monkeypatch.setattr(plan.PlanRun, "run_unobserved", run_unobserved)
+    fused = captured(loop, 0)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for threads in (1, 2, 1):
+        monkeypatch.setattr(threading, "active_count", lambda threads=threads: threads)
+        adopted(fused, *arguments(1))
+    assert keys[0] == keys[2] != [0, 0]
+    assert keys[1] == [0, 0]

@@ -103,13 +103,17 @@ std::unique_ptr<RequestGraphs> RequestGraphs::take(const Key &key, int device) {
 }
 
 void RequestGraphs::put(const Key &key, std::unique_ptr<RequestGraphs> graphs) {
-    static const bool is_registered = (DevicePool::on_shortage(release), true);
+    static const bool is_registered = (DevicePool::on_shortage(drop_cached), true);
     (void)is_registered;
     if (graphs->releases_ == releases) GraphCache::put(key, std::move(graphs));
 }
 
-bool RequestGraphs::release() {
+void RequestGraphs::release() {
     ++releases;
+    (void)drop_cached();
+}
+
+bool RequestGraphs::drop_cached() {
     bool had_graphs = false;
     GraphCache::drop_if([&](const auto &graphs) {
         had_graphs |= graphs->has_graphs();

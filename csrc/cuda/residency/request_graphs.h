@@ -52,8 +52,8 @@ class RequestGraphs {
     // Take the graphs of a list from the cache, or make an object without any.
     static std::unique_ptr<RequestGraphs> take(const Key &key, int device);
     static void put(const Key &key, std::unique_ptr<RequestGraphs> graphs);
-    // Drop all that are cached; return true if there were graphs. Those in use are not cached again.
-    static bool release();
+    // Drop all that are cached; those in use are not cached again.
+    static void release();
 
     // Drop the graphs if they were made for other requests or other addresses of the buffers, or interpret a
     // program of which there is a compiled kernel by now.
@@ -79,6 +79,9 @@ class RequestGraphs {
     std::vector<char> is_written;
 
    private:
+    // Drop all that are cached, for an allocation; return true if there were graphs.
+    static bool drop_cached();
+
     // Capture the calls [begin, end) in a graph, and return `end`. If a call cannot be captured, return that:
     // then there is no new graph.
     int64_t capture_graph(int64_t begin, int64_t end, cudaStream_t stream, const Capture &call_request);

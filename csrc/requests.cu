@@ -106,8 +106,11 @@ class RequestBuffers::OnDevice {
         }
         if (graphs_ != nullptr && graphs_->memory_bytes == device_buffers_.bytes())
             memory_ = std::move(graphs_->memory);
-        if (memory_.d_memory() == nullptr)
-            memory_ = allocate(is_small ? StreamOrder(stream()) : std::nullopt);
+        if (memory_.d_memory() == nullptr) {
+            const StreamOrder order = is_small ? StreamOrder(stream()) : std::nullopt;
+            memory_ = DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order,
+                                                                   Account::resident);
+        }
         has_memory_ = memory_.d_memory() != nullptr;
         device_buffers_.set_memory(memory_.d_memory(), is_small ? run_stream_->pinned() : nullptr);
     }
@@ -280,11 +283,6 @@ class RequestBuffers::OnDevice {
         const bool are_own = own + int64_t(for_stops_.size()) == in_list;
         if (!list.has_key() || !are_own || device_buffers_.bytes() > RequestGraphs::MAX_BYTES) return nullptr;
         return RequestGraphs::take({list.key[0], list.key[1]}, device_);
-    }
-
-    DeviceBuffer allocate(StreamOrder order) {
-        return DevicePool::of(device_).allocate_if_possible(device_buffers_.bytes(), order,
-                                                            Account::resident);
     }
 
     // Visit the buffers that are resident in the list's scope, with their numbers in graphs_->is_written.

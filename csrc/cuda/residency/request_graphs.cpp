@@ -37,14 +37,14 @@ std::string bytes_of(const RequestList &list) {
         if (binding.word >= first && word < requests.size() * sizeof(pk_request) / sizeof(uint64_t))
             words[word] = uint64_t(binding.buffer) << 48 ^ uint64_t(binding.offset);
     }
-    std::string identity;
+    std::string bytes;
     const auto append = [&](const auto *elements, size_t count) {
-        identity.append(reinterpret_cast<const char *>(elements), count * sizeof(*elements));
+        bytes.append(reinterpret_cast<const char *>(elements), count * sizeof(*elements));
     };
     append(requests.data(), requests.size());
     append(list.order, size_t(list.call_count));
     append(list.stops, size_t(list.stop_count));
-    return identity;
+    return bytes;
 }
 
 // A capture of a stream, which ends with this.
@@ -150,7 +150,6 @@ const CallGraph *RequestGraphs::find(int64_t call) const {
 void RequestGraphs::capture(int64_t end, cudaStream_t stream,
                             const std::function<bool(int64_t)> &can_be_captured,
                             const std::function<bool(int64_t)> &ends_after, const Capture &call_request) {
-    end = std::min(end, MAX_CALLS);
     while (captured_ < end) {
         const int64_t begin = captured_;
         int64_t last = begin;

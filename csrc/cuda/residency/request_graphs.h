@@ -61,7 +61,7 @@ class RequestGraphs {
     // Return the graph that begins with a call, or null.
     const CallGraph *find(int64_t call) const;
     // Capture those of the calls [captured(), end) that can be captured, in graphs that end where
-    // `ends_after` is true. Nothing is executed.
+    // `ends_after` is true; `end` is at most MAX_CALLS. Nothing is executed.
     void capture(int64_t end, cudaStream_t stream, const std::function<bool(int64_t call)> &can_be_captured,
                  const std::function<bool(int64_t call)> &ends_after, const Capture &call_request);
     // Return how many calls are in graphs, or cannot be captured.

@@ -362,8 +362,8 @@ DeviceMemory DevicePool::allocate_or_release(int64_t bytes) {
         return allocate_device(bytes);
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
-        const bool has_dropped = release_caches();
-        bool has_released = release() || has_dropped;
+        bool has_released = release_caches();
+        has_released |= release();
         while (reclaim_slot_of(device_)) has_released = true;
         if (!has_released) throw;
     }

@@ -90,6 +90,8 @@ class Autotuner:
         Whether NumPy may be chosen.
     has_graph
         Whether the calls on a GPU get faster, since a CUDA graph is captured.
+    may_trace_on_gpu
+        Whether a GPU is measured by calls that are traced, too, and not by replays alone.
     """
 
     def __init__(
@@ -101,8 +103,9 @@ class Autotuner:
         name: str = "",
         may_be_numpy: bool = True,
         has_graph: bool = False,
+        may_trace_on_gpu: bool = True,
     ) -> None:
-        self.name, self.may_be_numpy = name, may_be_numpy
+        self.name, self.may_be_numpy, self.may_trace_on_gpu = name, may_be_numpy, may_trace_on_gpu
         self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
         self._seconds_on_gpu = 0.0  # of the calls after the warm-up
         self._numbers, self._estimates = numbers, estimates or {}

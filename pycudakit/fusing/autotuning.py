@@ -148,10 +148,9 @@ class AutotunedFunction:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
         began, plans = time.perf_counter(), traced.plans.captured
-        is_small = sum(array.size for array in arrays) <= SMALL_ARRAYS
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
-        elif engine == "cuda" and is_small:  # a traced call would take far longer than NumPy's
+        elif engine == "cuda" and not autotuner.may_trace_on_gpu:
             result = self.replay("cuda", args, kwargs, REASON_COMPARED, may_capture=False)
             if result is NotImplemented:
                 best = autotuner.exclude("cuda")
@@ -239,11 +238,16 @@ class AutotunedFunction:
             return traced.run(traced.new_trace(), arrays, args, kwargs, reason=context.REASON_CUDA_FAILED)
 
     def _autotuner_of_small(self, args: Any, kwargs: Any, numpy_seconds: float) -> Autotuner:
-        """Return an autotuner for calls with small arrays that NumPy takes long for: they have many steps."""
+        """Return an autotuner for calls with small arrays that NumPy takes long for: they have many steps.
+
+        On a GPU, a traced call of that kind takes far longer than NumPy's.
+        """
         engines = ["cpu", "numpy"]
         if engine_status.status("cuda").available and choice_is_final():
             engines.append("cuda")
-        return Autotuner(self._numbers_in(args, kwargs), engines, numpy_seconds, has_graph=True)
+        return Autotuner(
+            self._numbers_in(args, kwargs), engines, numpy_seconds, has_graph=True, may_trace_on_gpu=False
+        )
 
     def _choice(self, times: Estimates) -> EngineChoice:
         return EngineChoice(self._traced.name, times.engine, times)

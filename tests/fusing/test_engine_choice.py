@@ -321,3 +321,21 @@ def test_the_cost_of_a_product():
     long.multiplied(matrix, matrix)
     assert 0.2e-3 < short.numpy < 10e-3
     assert long.numpy > 10 * short.numpy
+
+
+def test_auto_measures_a_gpu_for_series(small_gpu, monkeypatch):
+    """Their values are no arguments that are arrays, but they are not small for that."""
+    pandas = pytest.importorskip("pandas")
+    from pycudakit._native import engine_status
+    from pycudakit.fusing import autotuning
+
+    available = engine_status.EngineStatus(True, "")
+    monkeypatch.setattr(engine_status, "status", lambda _: available)
+    monkeypatch.setattr(autotuning, "candidates", lambda _: ["cpu", "cuda"])
+    fused, series = pk.fuse(lambda s: s * 2 + 1), pandas.Series(np.linspace(0, 1, 200_000))
+    engines = set()
+    with pk.engine("auto"):
+        for _ in range(40):
+            np.testing.assert_array_equal(fused(series), series * 2 + 1)
+            engines.add(pk.last_call().engine)
+    assert "cuda" in engines

@@ -29,7 +29,7 @@ MEAN, MOST = 1.02, 1.25
 SIZES = tuple(10**e for e in range(3, 8))
 HUGE = 10**8
 LONGEST = 3.0  # seconds: a contender whose call takes longer is left out
-LEARNING = 0.04  # seconds of calls: so long may NumPy run a fused function, until others are tried
+LEARNING = 0.15  # seconds of calls, in which `auto` measures the engines
 CELL_SECONDS = 0.2  # of a cell, unless three rounds take longer
 NAMES = """
     abs add arctan2 bitwise_and cbrt cos exp expm1 exp2 floor_divide fmod gcd greater hypot isnan log

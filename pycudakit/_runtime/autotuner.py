@@ -17,12 +17,14 @@ T = TypeVar("T")
 
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
-_SHORT_SECONDS = 1e-3  # of a short call
-# Measured calls of each engine; and short ones, of which so many run one after the other.
-_MEASURED_CALLS, _SHORT_CALLS, _RUN = 2, 8, 4
-# The first short calls on an engine, which find cold caches and compile, and which are not timed.
-_WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
-# The first replays on a GPU, until a CUDA graph of them is captured. Long ones are not counted.
+_SHORT_SECONDS = 10e-3  # of a short call
+# Measured calls of each engine; and short ones, of which so many run one after the other, and which end
+# once two have taken so many seconds.
+_MEASURED_CALLS, _SHORT_CALLS, _RUN, _MEASURED_SECONDS = 2, 8, 4, 20e-3
+# The first short calls on an engine, which find cold caches and compile, and which are not timed. One counts
+# for each of these seconds that it takes.
+_WARM_UPS, _WARM_UP_SECONDS = {"cpu": 8, "cuda": 8, "numpy": 1}, 0.5e-3
+# The first replays on a GPU, until a CUDA graph of them is captured.
 _REPLAYS_BEFORE_GRAPHS = 2
 # NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
 _HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
@@ -156,7 +158,8 @@ class Autotuner:
         if times is None:  # another thread has excluded it meanwhile
             return None
         if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
-            self._warm_ups[engine] -= 1
+            self._warm_ups[engine] -= max(1, round(seconds / _WARM_UP_SECONDS))
+            self._replays_before_graphs -= engine == "cuda"
             return None
         if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
             return None
@@ -177,7 +180,7 @@ class Autotuner:
     def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
         """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
         self._seconds_on_gpu += seconds
-        is_first = self._replays_before_graphs > 0 and seconds > _SHORT_SECONDS
+        is_first = self._replays_before_graphs > 0
         self._replays_before_graphs -= is_first
         others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
@@ -185,15 +188,19 @@ class Autotuner:
 
     def _next(self) -> str | None:
         """Return the engine to measure next; None if all have been measured enough."""
-        most = _HOPELESS_RATIO * min(map(self._least_seconds, self._seconds))
-        left = [
-            engine
-            for engine, each in self._seconds.items()
-            if len(each) < (_SHORT_CALLS if self._is_short(engine) else _MEASURED_CALLS)
-            and not (engine == "numpy" and each and min(each) > max(most, _LONG_SECONDS))
-        ]
+        left = [engine for engine in self._seconds if not self._is_measured(engine)]
         begun = [engine for engine in left if self._is_short(engine) and len(self._seconds[engine]) % _RUN]
         return begun[0] if begun else min(left, key=lambda engine: len(self._seconds[engine]), default=None)
+
+    def _is_measured(self, engine: str) -> bool:
+        """Return True if an engine has been measured enough."""
+        times = self._seconds[engine]
+        most = _HOPELESS_RATIO * min(map(self._least_seconds, self._seconds))
+        if engine == "numpy" and times and min(times) > max(most, _LONG_SECONDS):
+            return True
+        if len(times) < _MEASURED_CALLS or not self._is_short(engine):
+            return len(times) >= _MEASURED_CALLS
+        return len(times) >= _SHORT_CALLS or sum(times) > _MEASURED_SECONDS or min(times) > most
 
     def _times_of_all(self, best: str) -> Estimates:
         times = {**self._estimates, **{engine: self._least_seconds(engine) for engine in self._seconds}}

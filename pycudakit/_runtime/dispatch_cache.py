@@ -320,12 +320,12 @@ class DispatchCache:
 # the signs of zeros that are extremes.
 _SAME_BITS = frozenset(
     """
-    abs absolute add all allclose any argmax argmin argwhere array_equal ascontiguousarray ceil compress
-    copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor greater greater_equal
-    isclose isfinite isinf isnan kron less less_equal lexsort logical_and logical_not logical_or
-    logical_xor max min multiply nan_to_num nanargmax nanargmin nanmax nanmin negative nonzero not_equal outer
-    positive ptp reciprocal rint roll searchsorted sign signbit sqrt square subtract swapaxes take
-    take_along_axis transpose tril triu true_divide trunc where
+    abs absolute add all allclose any argmax argmin argwhere array_equal ascontiguousarray ceil clip compress
+    concatenate copysign count_nonzero diff digitize divide equal fabs flatnonzero flip floor fmod greater
+    greater_equal heaviside isclose isfinite isinf isnan kron ldexp less less_equal lexsort logical_and
+    logical_not logical_or logical_xor max min multiply nan_to_num nanargmax nanargmin nanmax nanmin negative
+    nonzero not_equal outer positive ptp reciprocal repeat rint roll searchsorted sign signbit
+    sqrt square stack subtract swapaxes take take_along_axis tile transpose tril triu true_divide trunc where
     """.split()  # noqa: SIM905 - many names
 )
 # NumPy orders equal elements as it likes, its `round` to negative decimals overflows, or its time depends on

@@ -119,7 +119,8 @@ def test_an_exception_ends_neither_the_measurement_nor_the_calls():
 
 PAIRS = """
 add allclose array_equal copysign divide equal fmax fmin greater greater_equal isclose less less_equal
-logical_and logical_or logical_xor maximum minimum multiply not_equal subtract true_divide
+fmod heaviside logical_and logical_or logical_xor maximum minimum multiply not_equal subtract
+true_divide
 """
 
 
@@ -129,15 +130,20 @@ def arguments_of(name, x, y):
     others = {
         "clip": (x, x.dtype.type(-0.5), x.dtype.type(2)),
         "compress": (x > 0, y),
+        "concatenate": ((x, y),),
         "digitize": (x, np.linspace(-9, 9, 40).astype(x.dtype)),
         "kron": (x[:50], y[:70]),
+        "ldexp": (x, order % 40 - 20),
         "lexsort": ((x, y),),
         "outer": (x[:50], y[:70]),
+        "repeat": (x, 3),
         "roll": (x, 3),
         "searchsorted": (np.sort(x.astype(float)).astype(x.dtype), y),
+        "stack": ((x, y),),
         "swapaxes": (matrix, 0, 1),
         "take": (x, order),
         "take_along_axis": (x, order, 0),
+        "tile": (x, 3),
         "tril": (matrix,),
         "triu": (matrix,),
         "where": (x > 0, x, y),

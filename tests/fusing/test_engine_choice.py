@@ -157,22 +157,22 @@ def test_engines_with_close_estimates_are_measured(monkeypatch):
     autotuner = tuning.Autotuner({"n": 3}, ["cpu", "cuda"])
     assert autotuner.next_engine({"n": 4}) is None  # which may be other work
     chosen = []
-    for seconds in (5e-3, 90e-3, 3e-3, 2e-3):  # the first call on an engine may compile
+    for seconds in (50e-3, 900e-3, 30e-3, 20e-3):  # the first call on an engine may compile
         engine = autotuner.next_engine({"n": 3})
         best = autotuner.record_time(engine, seconds)
         chosen.append((engine, best and best.engine))
     assert chosen == [("cpu", None), ("cuda", None), ("cpu", None), ("cuda", "cuda")]
-    assert str(best).startswith("auto: cuda 2 ms, cpu 3 ms (measured)")
+    assert str(best).startswith("auto: cuda 20 ms, cpu 30 ms (measured)")
 
 
 def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
-    estimates = {"cpu": 20e-3, "cuda": 2e-3, "numpy": 10e-3}
+    estimates = {"cpu": 200e-3, "cuda": 20e-3, "numpy": 100e-3}
     assert tuning.candidates(estimates) == ["cuda"]
-    times = {"cpu": 5e-3, "numpy": 7e-3}
+    times = {"cpu": 50e-3, "numpy": 70e-3}
     for cuda_seconds, order in (
-        (9e-3, ["cuda"]),
-        (15e-3, ["cuda", "numpy"]),
-        (50e-3, ["cuda", "cpu", "numpy"]),
+        (90e-3, ["cuda"]),
+        (150e-3, ["cuda", "numpy"]),
+        (500e-3, ["cuda", "cpu", "numpy"]),
     ):
         autotuner = tuning.Autotuner({}, ["cuda"], estimates=estimates)
         times["cuda"] = cuda_seconds
@@ -187,13 +187,16 @@ def test_an_engine_is_measured_if_the_others_take_longer_than_its_estimate():
 
 
 def test_numpy_is_measured_again_only_if_it_is_close():
-    for numpy_seconds, order in ((5e-3, ["cpu", "numpy", "cpu", "numpy"]), (50e-3, ["cpu", "numpy", "cpu"])):
+    for numpy_seconds, order in (
+        (50e-3, ["cpu", "numpy", "cpu", "numpy"]),
+        (500e-3, ["cpu", "numpy", "cpu"]),
+    ):
         autotuner = tuning.Autotuner({}, ["cpu", "numpy"])
         chosen, best = [], None
         while best is None:
             engine = autotuner.next_engine({})
             chosen.append(engine)
-            best = autotuner.record_time(engine, 4e-3 if engine == "cpu" else numpy_seconds)
+            best = autotuner.record_time(engine, 40e-3 if engine == "cpu" else numpy_seconds)
         assert (chosen, best.engine) == (order, "cpu")
 
 
@@ -267,7 +270,7 @@ def test_the_first_long_replays_on_a_gpu_are_not_counted():
         while best is None:
             engine = autotuner.next_engine({})
             calls += engine == "cuda"
-            seconds = 5e-3 if engine == "cpu" else 4e-3
+            seconds = 50e-3 if engine == "cpu" else 40e-3
             best = autotuner.record_time(engine, seconds, is_compiling=calls in is_compiling)
         assert (best.engine, calls) == ("cuda", 2 + not_counted)
 
@@ -277,8 +280,28 @@ def test_a_slow_gpu_is_not_waited_for():
     chosen, best = [], None
     while best is None:
         chosen.append(autotuner.next_engine({}))
-        best = autotuner.record_time(chosen[-1], 5e-3 if chosen[-1] == "cpu" else 40e-3)
+        best = autotuner.record_time(chosen[-1], 50e-3 if chosen[-1] == "cpu" else 400e-3)
     assert (best.engine, chosen.count("cuda")) == ("cpu", 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warm_ups", "calls"),
+    [
+        ({"cpu": 0.1e-3, "numpy": 0.2e-3}, 8, {"cpu": 8, "numpy": 8}),
+        ({"cpu": 2e-3, "numpy": 3e-3}, 2, {"cpu": 8, "numpy": 7}),  # until two or more have taken 20 ms
+        ({"cpu": 6e-3, "numpy": 7e-3}, 1, {"cpu": 4, "numpy": 3}),
+        ({"cpu": 0.5e-3, "numpy": 3e-3}, 8, {"cpu": 8, "numpy": 2}),  # it cannot be the fastest
+        ({"cpu": 30e-3, "numpy": 40e-3}, 0, {"cpu": 2, "numpy": 2}),
+    ],
+)
+def test_short_calls_are_measured_more_often(seconds, warm_ups, calls):
+    autotuner = tuning.Autotuner({}, ["cpu", "numpy"])
+    chosen, best = [], None
+    while best is None:
+        chosen.append(autotuner.next_engine({}))
+        best = autotuner.record_time(chosen[-1], seconds[chosen[-1]])
+    assert {name: len(times) for name, times in autotuner._seconds.items()} == calls
+    assert (best.engine, chosen.count("cpu")) == ("cpu", warm_ups + calls["cpu"])
 
 
 def test_an_engine_that_is_excluded_is_not_measured():
@@ -289,13 +312,13 @@ def test_an_engine_that_is_excluded_is_not_measured():
     chosen = []
     while (engine := autotuner.next_engine({})) is not None:
         chosen.append(engine)
-        autotuner.record_time(engine, 5e-3)
+        autotuner.record_time(engine, 50e-3)
     assert chosen == ["cpu", "numpy", "cpu", "numpy"]
 
 
 def test_an_engine_may_be_excluded_last():
     autotuner = tuning.Autotuner({}, ["cpu", "numpy", "cuda"])
-    for engine, seconds in (("cpu", 5e-3), ("numpy", 6e-3)) * 2:
+    for engine, seconds in (("cpu", 50e-3), ("numpy", 60e-3)) * 2:
         assert autotuner.record_time(engine, seconds) is None
     assert autotuner.next_engine({}) == "cuda"
     assert autotuner.exclude("cuda").engine == "cpu"

@@ -142,6 +142,8 @@ def is_device_array(value: Any) -> bool:
     """Return True if a value that is not ordinary is in device memory."""
     from pycudakit._interop import device_view  # noqa: PLC0415  (few calls need it)
 
+    if library_of(value) == "pandas":  # whose attributes take long to be found missing
+        return False
     return not isinstance(value, masked_arrays()) and device_view.is_device_array(value)
 
 

@@ -154,6 +154,11 @@ def preferred_choice(function: str, is_numpys: bool) -> EngineChoice | None:
         return None
     if not engine_status.status(preference.engine).available:
         return None
+    return _choice_of_preference(function, preference)
+
+
+@functools.lru_cache(4096)
+def _choice_of_preference(function: str, preference: context.Preference) -> EngineChoice:
     return EngineChoice(function, preference.engine, preference.reason, automatic=True)
 
 

@@ -439,8 +439,7 @@ class NativeCall(ABC):
             self.falls_back and choice.automatic and choice.engine == "cuda"
         ):
             return self._run_observed(choice, size, call_context)
-        if self._has_options:
-            self._set_options(None, None, None)
+        self._set_options(None, None, None)
         return self._run(choice, (0,) if choice.engine == "cuda" else ())
 
     def run_unobserved(self, choice: EngineChoice) -> int:
@@ -459,8 +458,7 @@ class NativeCall(ABC):
 
     def run_on_cpu(self, choice: EngineChoice) -> int:
         """Call the CPU library, like `run`, but without the check for progress and profiles."""
-        if self._has_options:
-            self._set_options(None, None, None)
+        self._set_options(None, None, None)
         return self._run(choice, ())
 
     def _run_observed(self, choice: EngineChoice, size: int, call_context: context.CallContext) -> int:
@@ -500,8 +498,10 @@ class NativeCall(ABC):
         return self._run(choice, devices, spans)
 
     def _set_options(self, devices: Array | None, spans: Array | None, rest: Array | None) -> None:
+        if not self._has_options and devices is spans is rest is None:
+            return
         for name, array in (("devices", devices), ("spans", spans), ("rest", rest)):
-            self.options[name] = 0 if array is None else array.ctypes.data
+            self.options[name] = 0 if array is None else abi.address_of(array)
         self.options["device_count"] = 0 if devices is None else len(devices)
         self.options["span_capacity"] = 0 if spans is None else len(spans)
         self._has_options = not (devices is spans is rest is None)

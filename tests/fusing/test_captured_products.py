@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit.fusing.execute import capture
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 
@@ -50,6 +51,8 @@ def test_products(engine, shapes, dtype):
         lambda a: a[:, 1:4].T @ a[:, ::2],
         lambda a: np.dot(a, a.T) + a.sum(),
         lambda a: a[:, 0] @ a[:, 1:],
+        lambda a: a[:, 1:5] @ a[:4, 2],
+        lambda a: np.dot(a[::2, 1:5], a[1, :4]) + a[::2, ::3] @ a[3, ::3],
         lambda a: a[::-1] @ a.T,
     ],
 )
@@ -70,12 +73,53 @@ def test_large_products_of_views(small_gpu, body):
         near(fused(a), body(a))
 
 
+def correlations(data, n):
+    result = np.ones((n, n), data.dtype)
+    for i in range(n - 1):
+        result[i + 1 :, i] = result[i, i + 1 :] = data[:, i] @ data[:, i + 1 :]
+    return result
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_columns_are_multiplied_in_place(small_gpu, monkeypatch, dtype):
+    """Copies of so many columns would be too large for a plan."""
+    monkeypatch.setattr(capture, "_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(capture, "_MAX_BYTES_OF_REQUEST", 1 << 10)
+    fused, rng = pk.fuse(correlations), np.random.default_rng(5)
+    for _ in range(4):
+        data = rng.random((300, 60), dtype)
+        near(fused(data, 60), correlations(data, 60))
+    assert is_replayed()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e200])
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [(lambda a: a[:, 0] @ a[:, 1:], "matmul"), (lambda a: np.dot(a[:, 1:4], a[2, :3]), "dot")],
+)
+@pytest.mark.parametrize("calls", range(4))
+def test_products_in_place_that_are_not_finite(small_gpu, body, name, value, calls):
+    """They have NumPy's values and warnings in any call: traced, captured and replayed."""
+    fused, finite = pk.fuse(body), np.ones((7, 6))
+    other = finite.copy()
+    other[2, :3] = [value, 0 if value == np.inf else value, value]
+    for _ in range(calls):
+        near(fused(finite), body(finite))
+    results, messages = [], []
+    for function in (fused, body):
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            results.append(function(other))
+        messages.append([str(each.message) for each in met])
+    np.testing.assert_array_equal(*results)
+    kinds = {np.inf: "invalid value", 1e200: "overflow"}
+    assert messages[0] == ([f"{kinds[value]} encountered in {name}"] if value in kinds else [])
+    near(fused(finite), body(finite))
+
+
 def test_a_loop_of_products(engine):
     def body(data, n):
-        result = np.ones((n, n))
-        for i in range(n - 1):
-            result[i + 1 :, i] = result[i, i + 1 :] = data[:, i] @ data[:, i + 1 :]
-        return result
+        return correlations(data, n)
 
     fused, rng = pk.fuse(body), np.random.default_rng(3)
     for _ in range(6):
@@ -106,3 +150,16 @@ def test_products_that_are_not_finite(engine, value):
     np.testing.assert_array_equal(results[0], results[2])
     assert messages[0] == messages[1]
     near(fused(a, a), body(a, a))
+
+
+def test_sums_that_stay_on_the_device_are_replayed(small_gpu):
+    """Whether they are finite is a reduction of the traced call's, and no request."""
+
+    def body(a):
+        return (a + a.mean(axis=0)) * a.sum(axis=0)
+
+    fused, rng = pk.fuse(body), np.random.default_rng(6)
+    for _ in range(4):
+        a = rng.random((12, 9000))
+        near(fused(a), body(a))
+    assert is_replayed()

@@ -18,6 +18,7 @@ from pycudakit._families.matmul.contraction import contract_axes, kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
+from pycudakit._runtime import fp_errors
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.captured_call import captured_call
@@ -26,6 +27,7 @@ from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
 PRODUCTS: dict[Any, Handler] = {}
 _implements = functools.partial(implements, PRODUCTS)
+_REDUCED = (np.dtype(np.float32), np.dtype(np.float64))  # whose sums have the dtype of the product
 _NONE: Any = np._NoValue  # noqa: SLF001
 
 
@@ -61,23 +63,40 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
     multiply.__name__ = name
     trace.costs.multiplied(a, b)
     if trace.capture is not None and max(a.ndim, b.ndim) > 1:
-        return _captured(trace, trace.capture, multiply, placed, warns is not None)
+        return _captured(trace, trace.capture, multiply, placed, warns)
     return trace.on_device(multiply, placed, {}, num_device_args=2)  # type: ignore[arg-type]
 
 
-def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], may_warn: bool) -> Tracer:
+def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], warns: str | None) -> Tracer:
     """Multiply in a call that is to be replayed."""
+    if warns and sorted(factor.ndim for factor in factors) == [1, 2] and factors[0].dtype in _REDUCED:
+        (matrix,) = (trace.materialize(factor) for factor in factors if factor.ndim == 2)
+        if not _is_dense(matrix):
+            return _by_reduction(trace, factors[0], factors[1], warns)
     arrays = []
     copies = []  # kept alive until the product is computed: the device drops buffers without a reference
     for factor in factors:
         array = trace.materialize(factor)
-        if not (array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous)):
+        if not _is_dense(array):
             copies.append(trace.call(np.copy, (factor, "C"), {}))
             array = trace.materialize(copies[-1])
         arrays.append(array)
     result = captured_call(trace, capture, multiply, arrays)
-    if may_warn and result.dtype.kind == "f":  # a replay ends unless this is finite
+    if warns and result.dtype.kind == "f":  # a replay ends unless this is finite
         trace.materialize(np.max(np.abs(result)))
+    return result
+
+
+def _is_dense(array: Any) -> bool:
+    """Return True if `pk_matmul` takes the matrices of an array, perhaps transposed, without a copy."""
+    return bool(array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous))
+
+
+def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
+    """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place."""
+    result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
+    with fp_errors.reported_as(name):
+        trace.materialize(result)
     return result
 
 

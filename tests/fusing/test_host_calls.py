@@ -6,6 +6,8 @@ from helpers.nested import assert_parts
 
 import pycudakit as pk
 from pycudakit.fusing.execute import capture
+from pycudakit.fusing.memory import residency
+from pycudakit.fusing.trace import trace
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 SIZE = 3000  # smaller than the arrays that `take` needs
@@ -137,8 +139,26 @@ def test_each_call_has_numpys_result(engine, body):
             again = fused(*BODIES[body](0))
             assert_parts(kept, body(*BODIES[body](3)), assert_close)
             assert_parts(again, body(*BODIES[body](0)), assert_close)
-    if engine == "cpu" and body is not rows_of_an_argument:  # a view by a computed number
+    if engine != "auto" and body is not rows_of_an_argument:  # a view by a computed number
         assert "replayed" in pk.last_call().reason
+
+
+@pytest.mark.parametrize("min_resident_bytes", [1, residency.MIN_RESIDENT_BYTES])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_each_call_on_a_fake_gpu_has_numpys_result(small_gpu, monkeypatch, body, min_resident_bytes):
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", min_resident_bytes)
+    test_each_call_has_numpys_result("cuda", body)
+
+
+def test_large_operands_are_no_host_calls_on_a_gpu(small_gpu, monkeypatch):
+    """It computes with them in its own memory, in traced calls."""
+    monkeypatch.setattr(trace, "_MAX_COPIED_BYTES", 9 * SIZE)
+    for size in (SIZE, 2 * SIZE):
+        fused = pk.fuse(lambda x: np.interp(x * 0.5, np.arange(3.0), np.array([1.0, 3.0, 2.0])) + 1)
+        for seed in range(4):
+            x = vector(seed, size)
+            assert_close(fused(x), fused.__wrapped__(x))
+        assert ("replayed" in pk.last_call().reason) == (size == SIZE)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -169,7 +189,7 @@ def test_a_replay_of_host_calls_alone_says_so(engine):
     for seed in range(4):
         x = vector(seed)
         assert_parts(fused(x), (np.median(x), np.percentile(x, [20, 70])), assert_close)
-    assert ("replayed" in pk.last_call().reason) == (engine == "cpu")
+    assert ("replayed" in pk.last_call().reason) == (engine != "auto")
 
 
 def test_an_index_out_of_range(engine):
@@ -243,6 +263,6 @@ def test_masked_selections_are_replayed_where_as_many_elements_are_kept(engine):
         x = np.random.default_rng(seed).permutation(vector(0))
         assert_parts(fused(x), body(x), assert_close)
         is_replayed = "replayed" in pk.last_call().reason
-    assert is_replayed == (engine == "cpu")
+    assert is_replayed == (engine != "auto")
     for x in (vector(1), np.full(SIZE, 5.0), np.zeros(SIZE), np.full(SIZE, 70.0), vector(0)):
         assert_parts(fused(x), body(x), assert_close)

@@ -212,7 +212,7 @@ class Capture:
     @property
     def takes_host_calls(self) -> bool:
         """Whether the next operation may be a host call."""
-        return self.is_valid and self.engine == "cpu" and not self.body_has_ended and self._can_end_segment()
+        return self.is_valid and not self.body_has_ended and self._can_end_segment()
 
     def operand_of(self, array: Array, *, is_scalar: bool, is_weak: bool) -> Any:
         """Return the operand of a host call for an array: an `ArrayOperand`, or a copy of a constant."""
@@ -239,7 +239,7 @@ class Capture:
     def operand_of_generator(self, generator: Any) -> GeneratorOperand:
         """Return the operand of a host call for a random generator."""
         for index, each in enumerate(self._generators):
-            if each is generator:
+            if each is generator and self.engine == "cpu":  # a GPU draws without a copy
                 return GeneratorOperand(index)
         raise NotReplayableError
 

@@ -32,9 +32,13 @@ class ArrayOperand(NamedTuple):
     is_scalar: bool  # passed as NumPy's scalar
     is_weak: bool  # passed as Python's number
 
+    def owner(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Array:
+        """Return the argument or the computed array."""
+        return arguments[self.argument] if self.argument >= 0 else arrays[self.serial]
+
     def value(self, arguments: Sequence[Array], arrays: Mapping[int, Array]) -> Any:
         """Return the array, or the number."""
-        owner = arguments[self.argument] if self.argument >= 0 else arrays[self.serial]
+        owner = self.owner(arguments, arrays)
         if not self.is_whole:
             buffer: Any = owner if owner.flags.c_contiguous else owner.T
             owner = np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
@@ -72,6 +76,11 @@ class HostCall(NamedTuple):
         """Return the serial numbers of the computed arrays that it reads or writes."""
         operands = [each for each in self._leaves() if type(each) is ArrayOperand]
         return frozenset([each.serial for each in operands if each.argument < 0])
+
+    def arrays(self, arguments: Sequence[Array], computed: Mapping[int, Array]) -> list[Array]:
+        """Return the arrays that its operands are, or are views of; first the one that it writes to."""
+        operands = [each for each in self._leaves() if type(each) is ArrayOperand]
+        return [each.owner(arguments, computed) for each in operands]
 
     def has_constant(self, array: Array) -> bool:
         """Return True if an array is one of its constants."""

@@ -201,6 +201,11 @@ class DeviceCopies:
         if address in self._arrays:
             self.scope.sync_to_host(address)
 
+    def mark_host_dirty(self, address: int) -> None:
+        """Note that the host has written to an array."""
+        if address in self._arrays:
+            self.scope.mark_host_dirty(address)
+
     def sync_arguments(self) -> None:
         """Download the arguments that were written to."""
         for address in self._inputs:

@@ -33,7 +33,7 @@ from pycudakit.fusing.execute.plan import LOOP, MAX_COPIED_BYTES, DeviceCopies, 
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
 from pycudakit.fusing.graph_breaks import Break
-from pycudakit.fusing.memory.buffer import owner_of
+from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 from pycudakit.random.philox import compare_exchange
 
 _MAX_IDLE = 2  # runs of one plan: calls of two threads
@@ -421,6 +421,12 @@ class _Replay:
 
         None means that the call must be traced, to raise or to warn.
         """
+        copies = self._copies
+        addresses: list[int] = []  # of the arrays that the device may have newer values of
+        if copies is not None:
+            addresses = [byte_bounds(array)[0] for array in call.arrays(self._arguments, self.live)]
+            for address in addresses:
+                copies.sync_to_host(address)
         before, began = last_record(), time.perf_counter()
         state = np.geterr()
         raising: Any = {name: "raise" for name in ("divide", "over", "invalid") if state[name] != "ignore"}
@@ -436,6 +442,8 @@ class _Replay:
             return None
         if numpy_seconds is not None and last_record() is before:  # no function of pycudakit
             numpy_seconds.append(time.perf_counter() - began)
+        if call.writes and copies is not None:
+            copies.mark_host_dirty(addresses[0])
         self.live.update(zip(call.results, map(owner_of, results), strict=False))
         return layouts_of(results)
 

@@ -51,9 +51,10 @@ _COMPOSITES = {
 }
 
 
-def _on_device_or(device_impl: Handler, fallback: Handler) -> Handler:
+def _on_device_or(device_impl: Handler, fallback: Handler, is_host_call: bool) -> Handler:
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
-        if trace.buffers.scope.is_open:
+        is_replayed = is_host_call and trace.takes_host_call(arguments, keywords)
+        if trace.buffers.scope.is_open and not is_replayed:
             result = device_impl(trace, *arguments, **keywords)
             if result is not NotImplemented:
                 return result
@@ -62,9 +63,12 @@ def _on_device_or(device_impl: Handler, fallback: Handler) -> Handler:
     return handle
 
 
-_DEVICE_IMPLS = {**COUNTING, **EINSUM, **INTERPOLATED, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}
-for _function, _device_impl in _DEVICE_IMPLS.items():
-    HANDLERS[_function] = _on_device_or(_device_impl, HANDLERS[_function])
+# Those of which a replay has requests, and those that it computes by host calls.
+_REQUESTED = {**EINSUM, **PRODUCTS, **QUANTILES}
+_CALLED_ON_HOST = {**COUNTING, **INTERPOLATED, **ORDERING, **SETS}
+for _function, _device_impl in {**_REQUESTED, **_CALLED_ON_HOST}.items():
+    _is_host_call = _function in _CALLED_ON_HOST
+    HANDLERS[_function] = _on_device_or(_device_impl, HANDLERS[_function], _is_host_call)
 HANDLERS[np.einsum] = view_or(HANDLERS[np.einsum])
 HANDLERS[np.linalg.matrix_power] = matrix_power_or(library_handler("pycudakit.linalg", "matrix_power"))
 

@@ -43,6 +43,7 @@ class IndexingTrace(ElementwiseTrace):
     # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
     on_host: Callable[..., Any]
+    takes_host_call: Callable[[Any, Any], bool]
     write_in_capture: Callable[..., bool]
     mark_escaped: Callable[[Tracer], None]
 
@@ -170,13 +171,14 @@ class IndexingTrace(ElementwiseTrace):
                     selected = self.to_host(tracer)[index]
                 return Tracer(self, leaf(np.asarray(selected)), True)
         elif any(is_mask(part) for part in parts(index)):
-            capture = self.capture
+            takes_host_call = self.takes_host_call((tracer, index), {})
             self.note_graph_break(
                 "the number of elements that a mask keeps",
                 "use numpy.where() to keep the shape",
-                is_replayed=capture is not None and capture.takes_host_calls,
+                is_replayed=takes_host_call,
             )
-            compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
+            is_on_device = is_mask(index) and not takes_host_call
+            compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_on_device else None
             if compressed is not None:
                 return compressed
         return self.on_host(operator.getitem, (tracer, index), {})
@@ -277,7 +279,12 @@ class IndexingTrace(ElementwiseTrace):
         return None
 
     def is_writable_on_device(self, tracer: Tracer) -> bool:
-        """Return True if a tracer's array is device-resident, contiguous and writeable."""
+        """Return True if a tracer's array is device-resident, contiguous and writeable.
+
+        Replays write to smaller ones by host calls.
+        """
+        if self.takes_host_call(tracer, {}):
+            return False
         array, buffer = self.materialize(tracer), tracer.node.buffer
         if buffer is None or not buffer.is_resident or not self.buffers.scope.is_open:
             return False

@@ -347,7 +347,7 @@ class Trace(IndexingTrace):
     ) -> HostCall | None:
         """Return a call as one of a replay; None if it cannot be that."""
         is_known = _writes(function) if writes else _is_pure(function, keywords)
-        if not is_known or not capture.takes_host_calls or self.has_stopped_deferring:
+        if not is_known or not self.takes_host_call(arguments, keywords) or self.has_stopped_deferring:
             return None
         try:
             operand = functools.partial(self._operand, capture)
@@ -356,6 +356,17 @@ class Trace(IndexingTrace):
         except NotReplayableError:
             return None
         return call if capture.is_valid else None  # computing an operand may end the capture
+
+    def takes_host_call(self, arguments: Any, keywords: Any) -> bool:
+        """Return True if a call with these arguments may be a host call of a replay.
+
+        With a GPU, they are copied to the host, and must be small.
+        """
+        if self.capture is None or not self.capture.takes_host_calls:
+            return False
+        if not self.buffers.scope.is_open:
+            return True
+        return sum([each.node.nbytes for each in iter_tracers((arguments, keywords))]) <= _MAX_COPIED_BYTES
 
     def _operand(self, capture: Capture, value: Any) -> Any:
         """Return the operand of a host call for a tracer or an array; return constants as they are."""
@@ -367,12 +378,16 @@ class Trace(IndexingTrace):
             buffer = value.node.buffer
             if buffer is not None and buffer.double_buffer is not None:
                 raise NotReplayableError
+            if buffer is not None:
+                buffer.sync_to_host()
             is_weak = value.is_scalar and self.weak_scalars.get(value.node) is not None
             return capture.operand_of(array, is_scalar=value.is_scalar, is_weak=is_weak)
         if kind is np.ndarray:
             node, is_large = self.leaf_of(value)
             if node is None or node.array is None or is_large:
                 raise NotReplayableError
+            if node.buffer is not None:
+                node.buffer.sync_to_host()
             return capture.operand_of(node.array, is_scalar=False, is_weak=False)
         if is_generator(value):
             return capture.operand_of_generator(value)
@@ -397,6 +412,7 @@ class Trace(IndexingTrace):
         before, began = last_record(), time.perf_counter()
         capture.call_on_host(call)
         self.add_numpy_seconds(began, before)
+        buffer.mark_host_dirty()
         capture.add_host_call(call, [])
         return True
 
@@ -443,6 +459,10 @@ class Trace(IndexingTrace):
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        if (capture := self.capture) is not None:
+            call = self._host_call(capture, function, arguments, keywords)
+            if call is not None:
+                return self._captured_host_call(capture, call)
         self.mark_not_replayable()
         # Keeps the copies alive during the call: the device drops buffers without a reference.
         device_arguments = [self._contiguous_on_device(each) for each in arguments[:num_device_args]]
@@ -563,6 +583,7 @@ def _is_integer_number(value: Any) -> bool:
     return isinstance(value, (int, np.integer))
 
 
+_MAX_COPIED_BYTES = 4 << 20  # of the operands of a host call on a GPU
 _WITHOUT_MEMORY = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 

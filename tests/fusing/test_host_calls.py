@@ -150,6 +150,10 @@ def test_each_call_on_a_fake_gpu_has_numpys_result(small_gpu, monkeypatch, body,
     test_each_call_has_numpys_result("cuda", body)
 
 
+def test_a_replay_of_host_calls_alone_on_a_fake_gpu(small_gpu):
+    test_a_replay_of_host_calls_alone_says_so("cuda")
+
+
 def test_large_operands_are_no_host_calls_on_a_gpu(small_gpu, monkeypatch):
     """It computes with them in its own memory, in traced calls."""
     monkeypatch.setattr(trace, "_MAX_COPIED_BYTES", 9 * SIZE)

@@ -140,7 +140,7 @@ class _Lowering:
         written = {index for each in lowered for index in each.written if index < len(self.extents)}
         calls = [segment.host_call for segment in segments if segment.host_call is not None]
         written |= {call.written for call in calls} - {-1}
-        count = sum(len(segment.requests) for segment in segments)
+        count = len(calls) + sum(len(segment.requests) for segment in segments)
         if sum(self.extents[index].size for index in written) > _MAX_SAVED_BYTES * count:
             raise NotReplayableError
         copied = sum(extent.size for extent in self.extents) + sum(new.size() for new in lowered[-1].new)

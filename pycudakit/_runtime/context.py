@@ -61,6 +61,8 @@ class CallContext:
     fallback: Fallback = None  # of the named engine
     indices_in_bounds: bool = False  # the caller guarantees it, and `take` need not check
     preference: Preference | None = None
+    # In whose name floating-point errors are reported; None: that of each function that has them.
+    reported_function: str | None = None
     # The engine, if calls may take the fast path: on one GPU at most, without progress or profile.
     fast_path_engine: str | None = field(init=False)
 

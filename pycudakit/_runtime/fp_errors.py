@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pycudakit._native import abi
+from pycudakit._runtime import context
 
 _KINDS = (
     (abi.FPE_DIVIDE_BY_ZERO, "divide", "divide by zero", 1),
@@ -26,8 +24,6 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _UNCOUNTED = os.path.join(_PACKAGE, "importlib", "_bootstrap.py")
 
 F = TypeVar("F", bound=Any)
-
-_reported_name: ContextVar[str | None] = ContextVar("pycudakit_reported_name", default=None)
 
 
 def uncounted(function: F) -> F:
@@ -47,16 +43,6 @@ def caller_stacklevel() -> int:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn of the first line outside the package, also if a composite, which may be traced, calls this."""
     warnings.warn(message, category, stacklevel=caller_stacklevel())
-
-
-@contextlib.contextmanager
-def reported_as(name: str) -> Iterator[None]:
-    """Give errors in a ``with`` block the name of the function that several others compute there."""
-    token = _reported_name.set(name)
-    try:
-        yield
-    finally:
-        _reported_name.reset(token)
 
 
 def report_fp_flags(by_function: dict[str, int]) -> None:
@@ -83,7 +69,7 @@ def report_fp_error(kind: str, name: str) -> None:
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "ignore":
         return
-    name = _reported_name.get() or name
+    name = context.current_context.get().reported_function or name
     text, numpy_flag = next((text, flag) for _, name_of_kind, text, flag in _KINDS if name_of_kind == kind)
     message = f"{text} encountered in {name}"
     if mode == "call":

@@ -18,7 +18,7 @@ from pycudakit._families.matmul.contraction import contract_axes, kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
-from pycudakit._runtime import fp_errors
+from pycudakit._runtime import context
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.captured_call import captured_call
@@ -95,7 +95,7 @@ def _is_dense(array: Any) -> bool:
 def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
     """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place."""
     result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
-    with fp_errors.reported_as(name):
+    with context.override(reported_function=name):
         trace.materialize(result)
     return result
 

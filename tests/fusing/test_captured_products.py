@@ -52,6 +52,8 @@ def test_products(engine, shapes, dtype):
         lambda a: np.dot(a, a.T) + a.sum(),
         lambda a: a[:, 0] @ a[:, 1:],
         lambda a: a[:, 1:5] @ a[:4, 2],
+        lambda a: (a[0] @ a[1]) * a[:, 3] + np.dot(a[:12, 2], a[3, ::-1]),
+        lambda a: a / np.linalg.norm(a[:, 1]) + np.linalg.norm(a),
         lambda a: np.dot(a[::2, 1:5], a[1, :4]) + a[::2, ::3] @ a[3, ::3],
         lambda a: a[::-1] @ a.T,
     ],
@@ -95,7 +97,12 @@ def test_columns_are_multiplied_in_place(small_gpu, monkeypatch, dtype):
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e200])
 @pytest.mark.parametrize(
     ("body", "name"),
-    [(lambda a: a[:, 0] @ a[:, 1:], "matmul"), (lambda a: np.dot(a[:, 1:4], a[2, :3]), "dot")],
+    [
+        (lambda a: a[:, 0] @ a[:, 1:], "matmul"),
+        (lambda a: np.dot(a[:, 1:4], a[2, :3]), "dot"),
+        (lambda a: a[2, :2] @ a[2, 1:3], "matmul"),
+        (lambda a: np.dot(a[2, :2], a[2, 1:3]), "dot"),
+    ],
 )
 @pytest.mark.parametrize("calls", range(4))
 def test_products_in_place_that_are_not_finite(small_gpu, body, name, value, calls):

@@ -134,6 +134,8 @@ def _matmul(
         both = [np.moveaxis(x, at, (-2, -1)) for x, at in moved] if are_of_matrices else None
     if both is None or not _fit(*both):
         return NotImplemented
+    if trace.capture is not None and max(x.ndim for x in both) == 1:
+        return NotImplemented  # a reduction of a replay: handled by `library_calls`
     result = product(trace, both[0], both[1], "matmul", "matmul")
     return result if axes is None else np.moveaxis(result, (-2, -1), axes[2])
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime import native_call
+from pycudakit._runtime import context, native_call
 from pycudakit.fusing.device_impls.sorting import topk
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
@@ -148,7 +148,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
         out, function = unwrap_out(name, keywords.get("out")), library_function(module, name)
         if out is not keywords.get("out"):
             keywords = {**keywords, "out": out}
-        if name in ("matmul", "dot") and trace.capture is not None and trace.engine == "cpu":
+        if name in ("matmul", "dot") and trace.capture is not None:
             product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product
@@ -174,8 +174,9 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     if len(factors) != 2 or keywords or any(each is None for each in factors):
         return None
     a, b = map(trace.materialize, factors)
-    if function.__name__ == "dot":
-        return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
+    name, on_gpu = function.__name__, trace.engine == "cuda"
+    if name == "dot" or on_gpu:  # which has no loop of NumPy's
+        return _captured_dot(trace, name, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
     if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):
         return _sums_of_nothing(trace, shape, a.dtype)
@@ -210,14 +211,15 @@ def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[s
     return captured_call(trace, capture, function, [trace.materialize(array)], arguments[1:], keywords)
 
 
-def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
+def _captured_dot(trace: Trace, name: str, a: Array, b: Array) -> Any:
     """Compute the sum of products of two vectors, which is a reduction."""
-    capture = trace.capture
+    capture, dot = trace.capture, library_function(f"{FAMILIES}.matmul.dot", "dot")
     if capture is None or a.dtype != b.dtype or a.shape != b.shape:
         return None
     if not a.size:
         return _sums_of_nothing(trace, (), a.dtype)
-    return _captured_reduction(trace, capture, "dot", [a, b], lambda: function(a, b))
+    with context.override(reported_function=name):
+        return _captured_reduction(trace, capture, "dot", [a, b], lambda: dot(a, b))
 
 
 def _captured_reduction(
@@ -410,7 +412,7 @@ def _norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: Any
     function, rest = library_function("pycudakit.linalg", "norm"), {"axis": axis, "keepdims": keepdims}
     is_of_sums = ord in (None, "fro") or type(ord) in (int, float)
     if has_elements(x) and is_of_sums and not (ord in (2, -2) and _is_of_matrices(x, axis)):
-        if (capture := trace.capture) is not None and trace.engine == "cpu":
+        if (capture := trace.capture) is not None:
             array = trace.materialize(x)
             return _captured_reduction(trace, capture, "norm", [array], lambda: function(array, ord, **rest))
         _count(trace, function, (x,), {})

@@ -17,17 +17,20 @@ T = TypeVar("T")
 
 # Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
 MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
-_SHORT_SECONDS = 10e-3  # of a short call
-# Measured calls of each engine; and short ones, of which so many run one after the other, and which end
-# once two have taken so many seconds.
-_MEASURED_CALLS, _SHORT_CALLS, _RUN, _MEASURED_SECONDS = 2, 8, 4, 20e-3
-# The first short calls on an engine, which find cold caches and compile, and which are not timed. One counts
-# for each of these seconds that it takes.
-_WARM_UPS, _WARM_UP_SECONDS = {"cpu": 8, "cuda": 8, "numpy": 1}, 0.5e-3
-# The first replays on a GPU, until a CUDA graph of them is captured.
-_REPLAYS_BEFORE_GRAPHS = 2
-# NumPy is not measured again if it takes long, and so many times as long as an engine (which may compile).
-_HOPELESS_RATIO, _LONG_SECONDS = 4, 10e-3
+_SHORT_SECONDS = 10e-3  # calls below this are short
+_MEASURED_CALLS = 2  # of each engine
+_SHORT_CALLS = 8  # that are measured if they are short, unless two or more take _MEASURED_SECONDS
+_MEASURED_SECONDS = 20e-3
+_RUN = 4  # short calls that run on an engine one after the other
+# Short calls on an engine before the measured ones: they find cold caches, and compile. A call of t seconds
+# counts as round(t / _WARM_UP_SECONDS) of them, at least one.
+_WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
+_WARM_UP_SECONDS = 0.5e-3
+_REPLAYS_BEFORE_GRAPHS = 2  # on a GPU: then a CUDA graph of them is captured
+# An engine is measured no more once it takes so many times as long as the fastest: after two calls, or NumPy
+# after one of more than _LONG_SECONDS.
+_HOPELESS_RATIO = 4
+_LONG_SECONDS = 10e-3
 # An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
 # or both are of the CPU engine and of CUDA, whose threads and transfers are estimated less well.
 _CONCLUSIVE_RATIO, _CONCLUSIVE_RATIO_OF_ENGINES = 3, 8
@@ -71,7 +74,7 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    Long calls run on each engine in turn, so that all find warm memory in the end. Of short ones, several on
+    Long calls run on each engine in turn. Of short ones, several on
     an engine run one after the other, or its threads would fall asleep, and the first ones are not timed. If
     all of these engines take longer than another one's estimate, that one is measured, too.
 
@@ -91,7 +94,7 @@ class Autotuner:
     may_be_numpy
         Whether NumPy may be chosen.
     has_graph
-        Whether the calls on a GPU get faster, since a CUDA graph is captured.
+        Whether replays on a GPU are captured in a CUDA graph, which makes them faster.
     may_trace_on_gpu
         Whether a GPU is measured by calls that are traced, too, and not by replays alone.
     """
@@ -159,7 +162,8 @@ class Autotuner:
             return None
         if seconds < _SHORT_SECONDS and self._warm_ups[engine] > 0:
             self._warm_ups[engine] -= max(1, round(seconds / _WARM_UP_SECONDS))
-            self._replays_before_graphs -= engine == "cuda"
+            if engine == "cuda":
+                self._replays_before_graphs -= 1
             return None
         if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
             return None
@@ -181,7 +185,8 @@ class Autotuner:
         """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
         self._seconds_on_gpu += seconds
         is_first = self._replays_before_graphs > 0
-        self._replays_before_graphs -= is_first
+        if is_first:
+            self._replays_before_graphs -= 1
         others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
         return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_PATIENCE

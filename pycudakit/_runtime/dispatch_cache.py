@@ -316,8 +316,8 @@ class DispatchCache:
                 self.executables[signature] = before._replace(is_general=True)
 
 
-# The functions of which NumPy and the engines compute the same bits of floats, but for those of NaN, and for
-# the signs of zeros that are extremes.
+# The functions of which NumPy and the engines compute identical bits of floats, except for payloads of NaN
+# and for the sign of a zero that `min` or `max` returns.
 _SAME_BITS = frozenset(
     """
     abs absolute add all allclose any argmax argmin argwhere array_equal ascontiguousarray ceil clip compress

@@ -99,22 +99,31 @@ def raises_warnings() -> bool:
 
 @contextlib.contextmanager
 def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Yield a list of all warnings in a block, which are issued at its end."""
-    with warnings.catch_warnings(record=True) as met:
-        warnings.simplefilter("always")
-        yield met
-    for each in met:
-        registry = next(
-            (
-                vars(module).setdefault("__warningregistry__", {})
-                for module in list(sys.modules.values())
-                if getattr(module, "__file__", None) == each.filename
-            ),
-            None,
-        )
-        warnings.warn_explicit(
-            each.message, each.category, each.filename, each.lineno, registry=registry, source=each.source
-        )
+    """Yield a list of all warnings in a block, which are issued at its end, also after an exception."""
+    met: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as recorded:
+            warnings.simplefilter("always")
+            met = recorded
+            yield met
+    finally:
+        for each in met:
+            _issue(each)
+
+
+def _issue(warning: warnings.WarningMessage) -> None:
+    registry = next(
+        (
+            vars(module).setdefault("__warningregistry__", {})
+            for module in list(sys.modules.values())
+            if getattr(module, "__file__", None) == warning.filename
+        ),
+        None,
+    )
+    place = warning.filename, warning.lineno
+    warnings.warn_explicit(
+        warning.message, warning.category, *place, registry=registry, source=warning.source
+    )
 
 
 def _set_warnings_hooks(hooks: list[Any]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit.fusing.execute import capture
+from pycudakit.fusing.memory import residency
 
 pytestmark = pytest.mark.usefixtures("really_replayed")
 
@@ -122,6 +123,26 @@ def test_products_in_place_that_are_not_finite(small_gpu, body, name, value, cal
     kinds = {np.inf: "invalid value", 1e200: "overflow"}
     assert messages[0] == ([f"{kinds[value]} encountered in {name}"] if value in kinds else [])
     near(fused(finite), body(finite))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("calls", range(4))
+def test_computed_factors_that_are_not_finite(small_gpu, monkeypatch, value, calls):
+    """Their values are downloaded before it is decided whether the product has to warn."""
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
+
+    def body(x, y):
+        return np.sqrt(x) @ y + np.dot(np.sqrt(x), y[:, 1:3]).sum()
+
+    fused, rng = pk.fuse(body), np.random.default_rng(7)
+    for call in range(calls + 1):
+        x, y = rng.random(12), rng.random((12, 20))
+        if call == calls:
+            x[3] = value
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            np.testing.assert_allclose(fused(x, y), body(x, y))
+        assert not met
 
 
 def test_a_loop_of_products(engine):

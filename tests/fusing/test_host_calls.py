@@ -5,7 +5,7 @@ import pytest
 from helpers.nested import assert_parts
 
 import pycudakit as pk
-from pycudakit.fusing.execute import capture
+from pycudakit.fusing.execute import capture, plan
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.trace import trace
 
@@ -156,7 +156,7 @@ def test_a_replay_of_host_calls_alone_on_a_fake_gpu(small_gpu):
 
 def test_large_operands_are_no_host_calls_on_a_gpu(small_gpu, monkeypatch):
     """It computes with them in its own memory, in traced calls."""
-    monkeypatch.setattr(trace, "_MAX_COPIED_BYTES", 9 * SIZE)
+    monkeypatch.setattr(trace, "_MAX_HOST_CALL_BYTES", 9 * SIZE)
     for size in (SIZE, 2 * SIZE):
         fused = pk.fuse(lambda x: np.interp(x * 0.5, np.arange(3.0), np.array([1.0, 3.0, 2.0])) + 1)
         for seed in range(4):
@@ -228,6 +228,60 @@ def test_a_singular_matrix(engine):
                 fused(a)
         else:
             np.testing.assert_allclose(fused(a), np.linalg.solve(a, a[0] * 2) + 1)
+
+
+@pytest.mark.parametrize("singular", range(4))
+def test_warnings_before_an_exception(engine, singular):
+    """They are issued whether the call is traced, captured or replayed."""
+
+    def body(a):
+        return np.exp(a[0]), np.linalg.solve(a, a[1])
+
+    fused = pk.fuse(body)
+    for turn in range(singular):
+        fused(square(turn))
+    with (
+        np.errstate(over="warn"),
+        pytest.warns(RuntimeWarning, match="overflow encountered in exp"),
+        pytest.raises(np.linalg.LinAlgError),
+    ):
+        fused(np.full((40, 40), 1e300))
+
+
+def test_arrays_that_later_calls_reuse_are_not_downloaded(small_gpu, monkeypatch):
+    """Another thread may have them by then."""
+
+    def body(x):
+        s = np.sort(x.reshape(10, -1), axis=0)
+        s += 1
+        z = x + np.median(s * 2)
+        return np.sort(z.reshape(10, -1), axis=0).sum()
+
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
+    fused, downloaded, sync = pk.fuse(body), [], plan.DeviceCopies.sync_arguments
+
+    def sync_arguments(copies):
+        before = small_gpu.bytes_down
+        sync(copies)
+        downloaded.append(small_gpu.bytes_down - before)
+
+    monkeypatch.setattr(plan.DeviceCopies, "sync_arguments", sync_arguments)
+    for seed in range(5):
+        assert_close(fused(vector(seed)), body(vector(seed)))
+    assert "replayed" in pk.last_call().reason
+    assert downloaded == [0] * 3
+
+
+def test_views_of_large_arrays_are_no_host_calls_on_a_gpu(small_gpu, monkeypatch):
+    """All of the array would be downloaded."""
+    monkeypatch.setattr(trace, "_MAX_HOST_CALL_BYTES", 9 * SIZE)
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
+    fused = pk.fuse(lambda x: np.unique((x + 1)[:10]) * 2)
+    for size in (SIZE, 2 * SIZE):
+        for seed in range(4):
+            x = np.random.default_rng(seed).permutation(np.arange(float(size)))
+            assert_close(fused(x), fused.__wrapped__(x))
+        assert ("replayed" in pk.last_call().reason) == (size == SIZE)
 
 
 def test_constants_stay(engine):

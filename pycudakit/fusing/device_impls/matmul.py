@@ -1,4 +1,4 @@
-"""`matmul`, `dot`, `tensordot`, `kron` and `vecdot` of device-resident arrays.
+"""`matmul`, `dot`, `tensordot`, `kron` and `vecdot` of device-resident arrays, also in captured calls.
 
 Operands are transposed and reshaped to (stacks of) matrices. Functions return NotImplemented for calls that
 the host must compute.
@@ -27,7 +27,7 @@ from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
 PRODUCTS: dict[Any, Handler] = {}
 _implements = functools.partial(implements, PRODUCTS)
-_REDUCED = (np.dtype(np.float32), np.dtype(np.float64))  # whose sums have the dtype of the product
+_SUMMED_IN_OWN_DTYPE = (np.dtype(np.float32), np.dtype(np.float64))  # `np.sum` keeps these dtypes
 _NONE: Any = np._NoValue  # noqa: SLF001
 
 
@@ -52,7 +52,10 @@ def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
 
 
 def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
-    """Enqueue the `matmul` of two operands on the device, in their common dtype."""
+    """Enqueue the `matmul` of two operands on the device, in their common dtype.
+
+    Floating-point warnings name the operation `warns`; if it is None, there are none.
+    """
     common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
     placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
     function = family("matmul").product
@@ -68,32 +71,36 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
 
 
 def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], warns: str | None) -> Tracer:
-    """Multiply in a call that is to be replayed."""
-    if warns and sorted(factor.ndim for factor in factors) == [1, 2] and factors[0].dtype in _REDUCED:
+    """Multiply in a call that is being captured."""
+    are_matrix_and_vector = sorted(factor.ndim for factor in factors) == [1, 2]
+    if warns and are_matrix_and_vector and factors[0].dtype in _SUMMED_IN_OWN_DTYPE:
         (matrix,) = (trace.materialize(factor) for factor in factors if factor.ndim == 2)
-        if not _is_dense(matrix):
+        if not _has_blas_layout(matrix):
             return _by_reduction(trace, factors[0], factors[1], warns)
     arrays = []
     copies = []  # kept alive until the product is computed: the device drops buffers without a reference
     for factor in factors:
         array = trace.materialize(factor)
-        if not _is_dense(array):
+        if not _has_blas_layout(array):
             copies.append(trace.call(np.copy, (factor, "C"), {}))
             array = trace.materialize(copies[-1])
         arrays.append(array)
     result = captured_call(trace, capture, multiply, arrays)
-    if warns and result.dtype.kind == "f":  # a replay ends unless this is finite
+    if warns and result.dtype.kind == "f":  # a replay must trace the call unless this is finite
         trace.materialize(np.max(np.abs(result)))
     return result
 
 
-def _is_dense(array: Any) -> bool:
+def _has_blas_layout(array: Any) -> bool:
     """Return True if `pk_matmul` takes the matrices of an array, perhaps transposed, without a copy."""
     return bool(array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous))
 
 
 def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
-    """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place."""
+    """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place.
+
+    A copy of the matrix would be a part of the plan's memory.
+    """
     result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
     with context.override(reported_function=name):
         trace.materialize(result)
@@ -213,6 +220,9 @@ def _along_pairs(trace: Trace, name: str, a: Any, b: Any, axes: Any) -> Any:
 def _dot(trace: Trace, a: Any, b: Any, out: Any = None) -> Any:
     if out is not None or max(np.ndim(a), np.ndim(b)) < 2:
         return NotImplemented  # vectors: handled by `library_calls`
+    both = _both(trace, a, b) if max(np.ndim(a), np.ndim(b)) == 2 else None
+    if both is not None and _fit(*both):
+        return product(trace, *both, "dot", "dot")
     return _along_pairs(trace, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
 
 

@@ -33,8 +33,8 @@ from pycudakit.fusing.execute.plan import ALIGNMENT, CONSTANTS, ENTRIES, LOOP, P
 from pycudakit.fusing.graph_breaks import Break
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
-# Bytes of results and intermediate values, which a capture keeps: at most so many, and some more for each
-# request, but never more than the last. In longer calls Python's share of the time is small.
+# Bytes of results and intermediate values, which a capture keeps: at most 64 MiB, and 256 KiB more for each
+# request, but never more than 1 GiB. In longer calls Python's share of the time is small.
 _MAX_BYTES, _MAX_BYTES_OF_REQUEST, _MAX_BYTES_KEPT = 64 << 20, 256 << 10, 1 << 30
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
@@ -43,7 +43,7 @@ _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
 # Under `auto`, a call of small arrays with so many segments needs so many requests for each, on average.
 _MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
 _MAX_SECONDS = 30.0  # that a captured call may take
-# Reductions whose result is that of the library, but for warnings, if it is finite.
+# Reductions that need not warn if their result is finite.
 _REDUCTIONS = frozenset(
     """all any argmax argmin count_nonzero dot max mean min nanmax nanmean nanmin nanprod nanstd nansum nanvar
     norm prod ptp std sum var""".split()  # noqa: SIM905
@@ -74,7 +74,7 @@ _TYPE_BITS = 0xFFFFFFFF  # of the word that has the type and the flags of an ope
 _TYPE_CODES = {
     suffix: CODES[np.dtype(np.float16 if suffix == "f16" else dtype)] for suffix, dtype in abi.SORTED.items()
 } | {"bool": CODES[np.dtype(bool)]}
-# The places of arguments that are a table of the host's, and a number that the entry sets there.
+# The positions of two arguments of `pk_matmul` in host memory: pairs of matrices, and the method, a result.
 _PAIRS_OF_MATRICES, _METHOD = 7, 11
 
 
@@ -239,7 +239,7 @@ class Capture:
     def operand_of_generator(self, generator: Any) -> GeneratorOperand:
         """Return the operand of a host call for a random generator."""
         for index, each in enumerate(self._generators):
-            if each is generator and self.engine == "cpu":  # a GPU draws without a copy
+            if each is generator and self.engine == "cpu":  # on a GPU, calls with draws are traced
                 return GeneratorOperand(index)
         raise NotReplayableError
 

@@ -1,9 +1,9 @@
-"""Host calls: calls from Python that a replay makes after a segment, on arrays that segments have computed.
+"""Host calls: calls from Python that a replay makes after a segment, on arguments and computed arrays.
 
-They are calls of functions that no plan can hold as requests, such as `interp` and `numpy.linalg.solve`, and
-draws from generators. They read arrays, numbers and constants. Most return new arrays. The layouts of these
-may depend on values; they select the next segment, as the truth value of a condition does. Others, such as
-`x[i] = y` with an array of indices, write to their first argument and return nothing.
+They are calls of functions that no plan can hold as requests, such as `interp` and `numpy.linalg.solve`, and,
+on the CPU engine, draws from generators. They read arrays, numbers and constants. Most return new arrays. The
+layouts of these may depend on values; they select the next segment, as the truth value of a condition does.
+Others, such as `x[i] = y` with an array of indices, write to their first argument and return nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ArrayOperand(NamedTuple):
     argument: int  # the index of the argument, or -1 for a computed array
     serial: int  # of the computed array, or -1
     is_whole: bool  # no view
-    offset: int
+    offset: int  # bytes
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
@@ -77,8 +77,8 @@ class HostCall(NamedTuple):
         operands = [each for each in self._leaves() if type(each) is ArrayOperand]
         return frozenset([each.serial for each in operands if each.argument < 0])
 
-    def arrays(self, arguments: Sequence[Array], computed: Mapping[int, Array]) -> list[Array]:
-        """Return the arrays that its operands are, or are views of; first the one that it writes to."""
+    def operand_owners(self, arguments: Sequence[Array], computed: Mapping[int, Array]) -> list[Array]:
+        """Return the arrays that its operands are, or are views of; if it writes, first the written one."""
         operands = [each for each in self._leaves() if type(each) is ArrayOperand]
         return [each.owner(arguments, computed) for each in operands]
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -25,6 +25,7 @@ from pycudakit._runtime.call_log import Noted, Reason
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.memory.background_jit import compile_requested
+from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.residency import INPUT, TEMPORARY, ResidencyScope
 
 ALIGNMENT = 64  # bytes
@@ -177,19 +178,25 @@ _key_space = np.empty(1)  # whose address makes keys of lists unique in the proc
 
 
 class DeviceCopies:
-    """The arrays of one call that a GPU keeps from segment to segment, in a residency scope of the call."""
+    """The arrays of one call that a GPU keeps from segment to segment, in a residency scope of the call.
 
-    def __init__(self) -> None:
+    Arrays are named by their lowest address.
+
+    Parameters
+    ----------
+    arguments
+        The call's arguments.
+    """
+
+    def __init__(self, arguments: Iterable[Array]) -> None:
         self.scope = ResidencyScope()
-        self._arrays: dict[int, Any] = {}  # by their lowest address; kept alive, so that no other gets it
-        self._inputs: list[int] = []  # arguments and constants
+        self._arguments = [byte_bounds(array)[0] for array in arguments]
+        self._arrays: dict[int, Any] = {}  # kept alive, so that no other gets their addresses
 
     def add(self, address: int, size: int, intent: int, array: Any) -> None:
         """Keep the copy of an array on the device, if it is not small and there is room."""
         if address not in self._arrays and size and self.scope.make_resident(address, size, intent):
             self._arrays[address] = array
-            if intent == INPUT:
-                self._inputs.append(address)
 
     def drop(self, address: int) -> None:
         """Forget an array that no segment reads any more."""
@@ -208,8 +215,8 @@ class DeviceCopies:
 
     def sync_arguments(self) -> None:
         """Download the arguments that were written to."""
-        for address in self._inputs:
-            self.scope.sync_to_host(address)
+        for address in self._arguments:
+            self.sync_to_host(address)
 
 
 class PlanRun(NativeCall):
@@ -330,7 +337,7 @@ class PlanRun(NativeCall):
         """Run the requests; return the arguments and the new arrays.
 
         None means that the call must be traced, since a request failed, or an operation may have to warn.
-        With `copies`, arrays stay on the device that the host does not read.
+        With `copies`, arrays that the host does not read stay on the device.
         """
         plan = self._plan
         new = [allocate(each) for each in plan.new]

@@ -45,7 +45,7 @@ class NotReplayed(enum.Enum):
     """Why a call must be traced."""
 
     UNKNOWN_PATH = enum.auto()
-    FAILED = enum.auto()  # a request or a host call, or an operation may have to warn
+    FAILED = enum.auto()  # a request or a host call has failed, or an operation may have to warn
     GENERATOR_IN_USE = enum.auto()  # another thread has drawn from it
 
 
@@ -270,11 +270,12 @@ class PlanTree:
     ) -> Any:
         """Run the segments and return the call's result, or why it must be traced.
 
-        The arguments are then as they were. The times of host calls in NumPy are added to `numpy_seconds`.
+        If it must be traced, the arguments are as they were. The times of host calls in NumPy are added to
+        `numpy_seconds`.
         """
         if self.root.lowered.plan.engine == "cpu" or not self.has_several_segments:
             return self._replay(arguments, addresses, reason, generators, numpy_seconds)
-        copies = DeviceCopies()
+        copies = DeviceCopies(arguments)
         run = functools.partial(self._replay, arguments, addresses, reason, generators, numpy_seconds, copies)
         try:
             return copies.scope.run("cuda", run, context.current_devices())
@@ -317,7 +318,7 @@ class PlanTree:
 
 
 def _can_run_on_any_engine(path: Sequence[LoweredSegment]) -> bool:
-    """Return True if a path has no host call, no loop of NumPy's, and no arrays that are too long to copy."""
+    """Return True if a path has no host call, no request for a NumPy loop, and no too large arrays."""
     plans = [segment.plan for segment in path]
     sizes = [each.size for each in plans[0].arguments] + [new.size() for new in plans[-1].new]
     return (
@@ -422,9 +423,10 @@ class _Replay:
         None means that the call must be traced, to raise or to warn.
         """
         copies = self._copies
-        addresses: list[int] = []  # of the arrays that the device may have newer values of
+        addresses: list[int] = []  # of the operands' arrays, of which a GPU may have newer values
         if copies is not None:
-            addresses = [byte_bounds(array)[0] for array in call.arrays(self._arguments, self.live)]
+            owners = call.operand_owners(self._arguments, self.live)
+            addresses = [byte_bounds(owner)[0] for owner in owners]
             for address in addresses:
                 copies.sync_to_host(address)
         before, began = last_record(), time.perf_counter()

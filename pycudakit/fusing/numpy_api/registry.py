@@ -1,6 +1,7 @@
 """The table of `__array_function__` handlers: NumPy function -> implementation for tracers.
 
-A device implementation is tried first if the scope is open; it returns NotImplemented to decline.
+A device implementation is tried first if the scope is open, unless the call is being captured and may be a
+host call; it returns NotImplemented to decline.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ _COMPOSITES = {
 
 def _on_device_or(device_impl: Handler, fallback: Handler, is_host_call: bool) -> Handler:
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
-        is_replayed = is_host_call and trace.takes_host_call(arguments, keywords)
-        if trace.buffers.scope.is_open and not is_replayed:
+        becomes_host_call = is_host_call and trace.may_call_on_host(arguments, keywords)
+        if trace.buffers.scope.is_open and not becomes_host_call:
             result = device_impl(trace, *arguments, **keywords)
             if result is not NotImplemented:
                 return result
@@ -63,7 +64,8 @@ def _on_device_or(device_impl: Handler, fallback: Handler, is_host_call: bool) -
     return handle
 
 
-# Those of which a replay has requests, and those that it computes by host calls.
+# Those that replays compute by requests, such as matrix products, or that call functions of the other kind;
+# and those that download tables or the size of their result, so that replays compute them by host calls.
 _REQUESTED = {**EINSUM, **PRODUCTS, **QUANTILES}
 _CALLED_ON_HOST = {**COUNTING, **INTERPOLATED, **ORDERING, **SETS}
 for _function, _device_impl in {**_REQUESTED, **_CALLED_ON_HOST}.items():

@@ -684,11 +684,11 @@ class Scheduler:
 
         may_stay_on_device = is_resident if results_stay_on_device else None
         with allocator.hooked(
-            keep, self._sync_for_host_read, may_stay_on_device, refuse_numpy, not self.buffers.scope.is_async
+            keep, self.sync_for_host_read, may_stay_on_device, refuse_numpy, not self.buffers.scope.is_async
         ):
             yield
 
-    def _sync_for_host_read(self, array: Array, will_change: bool) -> None:
+    def sync_for_host_read(self, array: Array, will_change: bool) -> None:
         """Download an array's values for a function that reads them on the host."""
         buffer = self.buffers.buffer_of(array)
         if buffer is not None:

@@ -21,8 +21,13 @@ def captured_call(
     rest: Sequence[Any] = (),
     keywords: Mapping[str, Any] | None = None,
 ) -> Tracer:
-    """Call a function of arrays, whose results are new memory of a call that is to be replayed."""
+    """Call a function of arrays, whose results are new memory of a call that is being captured."""
+
+    def on_host_access(array: Array, will_change: bool) -> None:
+        trace.sync_for_host_read(array, will_change)
+        capture.mark_not_replayable()
+
     capture.add_memory(arrays)
-    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
+    with allocator.hooked(lambda new: capture.add_memory([new]), on_host_access):
         result = function(*arrays, *rest, **(keywords or {}))
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)))

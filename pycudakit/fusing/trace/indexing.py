@@ -43,7 +43,7 @@ class IndexingTrace(ElementwiseTrace):
     # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
     on_host: Callable[..., Any]
-    takes_host_call: Callable[[Any, Any], bool]
+    may_call_on_host: Callable[[Any, Any], bool]  # of positional arguments, and those by name
     write_in_capture: Callable[..., bool]
     mark_escaped: Callable[[Tracer], None]
 
@@ -171,14 +171,14 @@ class IndexingTrace(ElementwiseTrace):
                     selected = self.to_host(tracer)[index]
                 return Tracer(self, leaf(np.asarray(selected)), True)
         elif any(is_mask(part) for part in parts(index)):
-            takes_host_call = self.takes_host_call((tracer, index), {})
+            is_replayed = self.may_call_on_host((tracer, index), {})
             self.note_graph_break(
                 "the number of elements that a mask keeps",
                 "use numpy.where() to keep the shape",
-                is_replayed=takes_host_call,
+                is_replayed=is_replayed,
             )
-            is_on_device = is_mask(index) and not takes_host_call
-            compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_on_device else None
+            tries_device = is_mask(index) and not is_replayed
+            compressed = self.run_handler(self._compress_by_mask, tracer, index) if tries_device else None
             if compressed is not None:
                 return compressed
         return self.on_host(operator.getitem, (tracer, index), {})
@@ -281,9 +281,9 @@ class IndexingTrace(ElementwiseTrace):
     def is_writable_on_device(self, tracer: Tracer) -> bool:
         """Return True if a tracer's array is device-resident, contiguous and writeable.
 
-        Replays write to smaller ones by host calls.
+        If the call is being captured and a host call may write to the array, return False.
         """
-        if self.takes_host_call(tracer, {}):
+        if self.may_call_on_host(tracer, {}):
             return False
         array, buffer = self.materialize(tracer), tracer.node.buffer
         if buffer is None or not buffer.is_resident or not self.buffers.scope.is_open:

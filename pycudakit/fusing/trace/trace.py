@@ -345,9 +345,9 @@ class Trace(IndexingTrace):
         keywords: dict[str, Any],
         writes: bool = False,
     ) -> HostCall | None:
-        """Return a call as one of a replay; None if it cannot be that."""
+        """Return the host call that a replay makes for a call; None if it cannot be replayed."""
         is_known = _writes(function) if writes else _is_pure(function, keywords)
-        if not is_known or not self.takes_host_call(arguments, keywords) or self.has_stopped_deferring:
+        if not is_known or not self.may_call_on_host(arguments, keywords) or self.has_stopped_deferring:
             return None
         try:
             operand = functools.partial(self._operand, capture)
@@ -357,16 +357,20 @@ class Trace(IndexingTrace):
             return None
         return call if capture.is_valid else None  # computing an operand may end the capture
 
-    def takes_host_call(self, arguments: Any, keywords: Any) -> bool:
+    def may_call_on_host(self, arguments: Any, keywords: Any) -> bool:
         """Return True if a call with these arguments may be a host call of a replay.
 
-        With a GPU, they are copied to the host, and must be small.
+        With a GPU, the arrays that they are or are views of are downloaded, and must be small.
         """
         if self.capture is None or not self.capture.takes_host_calls:
             return False
         if not self.buffers.scope.is_open:
             return True
-        return sum([each.node.nbytes for each in iter_tracers((arguments, keywords))]) <= _MAX_COPIED_BYTES
+        sizes = {}
+        for node in [tracer.node for tracer in iter_tracers((arguments, keywords))]:
+            buffer = node.buffer
+            sizes[id(buffer or node)] = node.nbytes if buffer is None else buffer.end - buffer.begin
+        return sum(sizes.values()) <= _MAX_HOST_CALL_BYTES
 
     def _operand(self, capture: Capture, value: Any) -> Any:
         """Return the operand of a host call for a tracer or an array; return constants as they are."""
@@ -379,7 +383,7 @@ class Trace(IndexingTrace):
             if buffer is not None and buffer.double_buffer is not None:
                 raise NotReplayableError
             if buffer is not None:
-                buffer.sync_to_host()
+                buffer.sync_to_host()  # where the host call reads it
             is_weak = value.is_scalar and self.weak_scalars.get(value.node) is not None
             return capture.operand_of(array, is_scalar=value.is_scalar, is_weak=is_weak)
         if kind is np.ndarray:
@@ -410,9 +414,11 @@ class Trace(IndexingTrace):
             return False
         self.buffers.mark_written(buffer)
         before, began = last_record(), time.perf_counter()
-        capture.call_on_host(call)
+        try:
+            capture.call_on_host(call)
+        finally:  # it may write before it raises
+            buffer.mark_host_dirty()
         self.add_numpy_seconds(began, before)
-        buffer.mark_host_dirty()
         capture.add_host_call(call, [])
         return True
 
@@ -454,7 +460,8 @@ class Trace(IndexingTrace):
     ) -> Any:
         """Call a function whose first `num_device_args` arguments and whose results may be device-resident.
 
-        With `results_stay_on_device`, the function reads its results on the host only if it says so.
+        With `results_stay_on_device`, the function reads its results on the host only if it says so. While a
+        call is captured, it may become a host call.
         """
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
@@ -583,7 +590,7 @@ def _is_integer_number(value: Any) -> bool:
     return isinstance(value, (int, np.integer))
 
 
-_MAX_COPIED_BYTES = 4 << 20  # of the operands of a host call on a GPU
+_MAX_HOST_CALL_BYTES = 4 << 20  # that a host call downloads from a GPU
 _WITHOUT_MEMORY = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 

@@ -74,9 +74,9 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    Long calls run on each engine in turn. Of short ones, several on
-    an engine run one after the other, or its threads would fall asleep, and the first ones are not timed. If
-    all of these engines take longer than another one's estimate, that one is measured, too.
+    Long calls run on each engine in turn. Of short ones, several on an engine run one after the other, or its
+    threads would fall asleep, and the first ones are not timed. If all of these engines take longer than
+    another one's estimate, that one is measured, too.
 
     Parameters
     ----------

@@ -101,14 +101,22 @@ def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
 
     A copy of the matrix would be a part of the plan's memory.
     """
-    result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
+    return _sum(trace, a[:, None] * b, 0, name) if a.ndim == 1 else _sum(trace, a * b, 1, name)
+
+
+def _sum(trace: Trace, terms: Any, axis: int, name: str) -> Tracer:
+    """Sum along an axis at once, for a function that warnings name."""
+    total: Tracer = np.sum(terms, axis=axis)
     with context.override(reported_function=name):
-        trace.materialize(result)
-    return result
+        trace.materialize(total)
+    return total
 
 
 def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
     """Enqueue dot products along the last axes of two arrays of one shape."""
+    if trace.capture is not None and a.dtype == b.dtype and a.dtype in _SUMMED_IN_OWN_DTYPE:
+        with np.errstate() if warns else np.errstate(all="ignore"):
+            return _sum(trace, a * b, -1, name)
     function = family("dot").sum_of_products
 
     def multiply(x: Any, y: Any) -> Any:

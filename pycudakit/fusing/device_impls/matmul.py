@@ -21,7 +21,7 @@ from pycudakit._native.dtypes import CODES
 from pycudakit._runtime import context
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.trace.captured_call import captured_call
+from pycudakit.fusing.trace.captured_call import captured_call, captured_reduction
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
@@ -43,7 +43,16 @@ def as_tracers(trace: Trace, *operands: Any) -> list[Tracer] | None:
     arrays = [x if type(x) is Tracer else np.asarray(x) for x in operands]
     if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in arrays):
         return None
-    return [x if type(x) is Tracer else trace.wrap(x) for x in arrays]
+    return [x if type(x) is Tracer else _tracer_of(trace, x) for x in arrays]
+
+
+def _tracer_of(trace: Trace, array: Any) -> Tracer:
+    """Return a tracer of an array; in a call that is captured, of a constant."""
+    if trace.capture is not None:
+        node, is_large = trace.leaf_of(array)
+        if node is not None and not is_large:
+            return Tracer(trace, node)
+    return trace.wrap(array)  # type: ignore[no-any-return]
 
 
 def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
@@ -51,13 +60,17 @@ def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
     return None if tracers is None else (tracers[0], tracers[1])
 
 
+def _in_common_dtype(a: Any, b: Any) -> tuple[Any, Any]:
+    common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
+    return a if a.dtype == common else a.astype(common), b if b.dtype == common else b.astype(common)
+
+
 def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
     """Enqueue the `matmul` of two operands on the device, in their common dtype.
 
     Floating-point warnings name the operation `warns`; if it is None, there are none.
     """
-    common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
-    placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
+    placed = _in_common_dtype(a, b)
     function = family("matmul").product
 
     def multiply(x: Any, y: Any) -> Any:
@@ -67,10 +80,12 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
     trace.costs.multiplied(a, b)
     if trace.capture is not None and max(a.ndim, b.ndim) > 1:
         return _captured(trace, trace.capture, multiply, placed, warns)
-    return trace.on_device(multiply, placed, {}, num_device_args=2)  # type: ignore[arg-type]
+    return trace.on_device(multiply, placed, {}, num_device_args=2)
 
 
-def _captured(trace: Trace, capture: Capture, multiply: Any, factors: list[Any], warns: str | None) -> Tracer:
+def _captured(
+    trace: Trace, capture: Capture, multiply: Any, factors: Sequence[Any], warns: str | None
+) -> Tracer:
     """Multiply in a call that is being captured."""
     are_matrix_and_vector = sorted(factor.ndim for factor in factors) == [1, 2]
     if warns and are_matrix_and_vector and factors[0].dtype in _SUMMED_IN_OWN_DTYPE:
@@ -101,22 +116,14 @@ def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
 
     A copy of the matrix would be a part of the plan's memory.
     """
-    return _sum(trace, a[:, None] * b, 0, name) if a.ndim == 1 else _sum(trace, a * b, 1, name)
-
-
-def _sum(trace: Trace, terms: Any, axis: int, name: str) -> Tracer:
-    """Sum along an axis at once, for a function that warnings name."""
-    total: Tracer = np.sum(terms, axis=axis)
+    result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
     with context.override(reported_function=name):
-        trace.materialize(total)
-    return total
+        trace.materialize(result)
+    return result
 
 
 def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
     """Enqueue dot products along the last axes of two arrays of one shape."""
-    if trace.capture is not None and a.dtype == b.dtype and a.dtype in _SUMMED_IN_OWN_DTYPE:
-        with np.errstate() if warns else np.errstate(all="ignore"):
-            return _sum(trace, a * b, -1, name)
     function = family("dot").sum_of_products
 
     def multiply(x: Any, y: Any) -> Any:
@@ -124,6 +131,9 @@ def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
 
     multiply.__name__ = name
     trace.costs.called(max(a.size, b.size), runs_in_numpy=True, has_plans_on_gpu=True)
+    if trace.capture is not None:
+        arrays = [trace.materialize(x) for x in (a, b)]
+        return captured_reduction(trace, trace.capture, "dot", arrays, lambda: multiply(*arrays))
     return trace.on_device(multiply, (a, b), {}, num_device_args=2, results_stay_on_device=True)
 
 
@@ -149,8 +159,8 @@ def _matmul(
         both = [np.moveaxis(x, at, (-2, -1)) for x, at in moved] if are_of_matrices else None
     if both is None or not _fit(*both):
         return NotImplemented
-    if trace.capture is not None and max(x.ndim for x in both) == 1:
-        return NotImplemented  # a reduction of a replay: handled by `library_calls`
+    if both[0].ndim == both[1].ndim == 1:
+        return dots(trace, "matmul", *_in_common_dtype(*both), warns=True)
     result = product(trace, both[0], both[1], "matmul", "matmul")
     return result if axes is None else np.moveaxis(result, (-2, -1), axes[2])
 

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime import context, native_call
+from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
-from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.captured_call import captured_call
+from pycudakit.fusing.trace.captured_call import captured_call, captured_reduction
 from pycudakit.fusing.trace.out_argument import unwrap_out
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import (
@@ -174,16 +173,15 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     if len(factors) != 2 or keywords or any(each is None for each in factors):
         return None
     a, b = map(trace.materialize, factors)
-    name, on_gpu = function.__name__, trace.engine == "cuda"
-    if name == "dot" or on_gpu:  # which has no loop of NumPy's
-        return _captured_dot(trace, name, a, b) if a.ndim == b.ndim == 1 else None
+    if function.__name__ == "dot":
+        return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
     if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):
         return _sums_of_nothing(trace, shape, a.dtype)
     result = np.empty(() if shape is None else shape, a.dtype)
     if a.dtype == b.dtype and not result.size:
         return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
-    product = None if shape is None else product_of(a, b, result)
+    product = None if shape is None or trace.engine == "cuda" else product_of(a, b, result)
     capture = trace.capture
     if product is None or capture is None:
         return None
@@ -211,25 +209,14 @@ def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[s
     return captured_call(trace, capture, function, [trace.materialize(array)], arguments[1:], keywords)
 
 
-def _captured_dot(trace: Trace, name: str, a: Array, b: Array) -> Any:
+def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
     """Compute the sum of products of two vectors, which is a reduction."""
-    capture, dot = trace.capture, library_function(f"{FAMILIES}.matmul.dot", "dot")
+    capture = trace.capture
     if capture is None or a.dtype != b.dtype or a.shape != b.shape:
         return None
     if not a.size:
         return _sums_of_nothing(trace, (), a.dtype)
-    with context.override(reported_function=name):
-        return _captured_reduction(trace, capture, "dot", [a, b], lambda: dot(a, b))
-
-
-def _captured_reduction(
-    trace: Trace, capture: Capture, name: str, arrays: list[Array], compute: Callable[[], Any]
-) -> Tracer:
-    """Compute a reduction of arrays in a call that is to be replayed."""
-    capture.add_memory(arrays)
-    first = capture.begin_reductions([name])
-    (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)
+    return captured_reduction(trace, capture, "dot", [a, b], lambda: function(a, b))
 
 
 def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
@@ -414,7 +401,7 @@ def _norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: Any
     if has_elements(x) and is_of_sums and not (ord in (2, -2) and _is_of_matrices(x, axis)):
         if (capture := trace.capture) is not None:
             array = trace.materialize(x)
-            return _captured_reduction(trace, capture, "norm", [array], lambda: function(array, ord, **rest))
+            return captured_reduction(trace, capture, "norm", [array], lambda: function(array, ord, **rest))
         _count(trace, function, (x,), {})
         return trace.on_device(function, (x, ord), rest, results_stay_on_device=True)
     return call_with_arrays(trace, function, (x, ord), rest)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit.fusing.execute.capture import Capture
@@ -31,3 +33,13 @@ def captured_call(
     with allocator.hooked(lambda new: capture.add_memory([new]), on_host_access):
         result = function(*arrays, *rest, **(keywords or {}))
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+
+
+def captured_reduction(
+    trace: Trace, capture: Capture, name: str, arrays: list[Array], compute: Callable[[], Any]
+) -> Tracer:
+    """Compute a reduction of arrays in a call that is being captured."""
+    capture.add_memory(arrays)
+    first = capture.begin_reductions([name])
+    (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)

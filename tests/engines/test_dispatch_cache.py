@@ -267,9 +267,7 @@ LONG = [1.5, 2.0, 0.25] * 100
     "values", [LONG, [1, 2, 3] * 100, [True, 2] * 100, [1, 2.5] * 100, [*LONG, np.float32(1)]]
 )
 def test_long_lists(values, long_way, monkeypatch):
-    monkeypatch.setattr(
-        dispatch_cache, "autotuner_of", lambda *_: None
-    )  # which measures them on a slow machine
+    monkeypatch.setattr(dispatch_cache, "autotuner_of", lambda *_: None)  # for a slow machine
     calls = (pk.exp, pk.sum, pk.max, pk.sort, pk.cumsum, pk.unique)
     with pk.engine("auto"):
         short = [[outcome_of(call, (values,), {}) for _ in range(3)][-1] for call in calls]

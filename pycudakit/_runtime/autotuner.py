@@ -27,9 +27,9 @@ _RUN = 4  # short calls that run on an engine one after the other
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 _WARM_UP_SECONDS = 0.5e-3
 _REPLAYS_BEFORE_GRAPHS = 2  # on a GPU: then a CUDA graph of them is captured
-# An engine is measured no more once it takes so many times as long as the fastest: after two calls, or NumPy
-# after one of more than _LONG_SECONDS.
-_HOPELESS_RATIO = 4
+# An engine is measured no more once it takes so many times as long as the fastest: after two short calls, and
+# NumPy after one call of more than _LONG_SECONDS.
+_SLOWER_RATIO, _HOPELESS_RATIO = 2, 4
 _LONG_SECONDS = 10e-3
 # An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
 # or both are of the CPU engine and of CUDA, whose threads and transfers are estimated less well.
@@ -199,13 +199,13 @@ class Autotuner:
 
     def _is_measured(self, engine: str) -> bool:
         """Return True if an engine has been measured enough."""
-        times = self._seconds[engine]
-        most = _HOPELESS_RATIO * min(map(self._least_seconds, self._seconds))
-        if engine == "numpy" and times and min(times) > max(most, _LONG_SECONDS):
+        times, fastest = self._seconds[engine], min(map(self._least_seconds, self._seconds))
+        if engine == "numpy" and times and min(times) > max(_HOPELESS_RATIO * fastest, _LONG_SECONDS):
             return True
         if len(times) < _MEASURED_CALLS or not self._is_short(engine):
             return len(times) >= _MEASURED_CALLS
-        return len(times) >= _SHORT_CALLS or sum(times) > _MEASURED_SECONDS or min(times) > most
+        is_slower = min(times) > _SLOWER_RATIO * fastest
+        return len(times) >= _SHORT_CALLS or sum(times) > _MEASURED_SECONDS or is_slower
 
     def _times_of_all(self, best: str) -> Estimates:
         times = {**self._estimates, **{engine: self._least_seconds(engine) for engine in self._seconds}}

@@ -102,9 +102,8 @@ def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Yield a list of all warnings in a block, which are issued at its end, also after an exception."""
     met: list[warnings.WarningMessage] = []
     try:
-        with warnings.catch_warnings(record=True) as recorded:
+        with warnings.catch_warnings(record=True) as met:
             warnings.simplefilter("always")
-            met = recorded
             yield met
     finally:
         for each in met:
@@ -120,9 +119,13 @@ def _issue(warning: warnings.WarningMessage) -> None:
         ),
         None,
     )
-    place = warning.filename, warning.lineno
     warnings.warn_explicit(
-        warning.message, warning.category, *place, registry=registry, source=warning.source
+        warning.message,
+        warning.category,
+        warning.filename,
+        warning.lineno,
+        registry=registry,
+        source=warning.source,
     )
 
 

@@ -48,11 +48,8 @@ def as_tracers(trace: Trace, *operands: Any) -> list[Tracer] | None:
 
 def _tracer_of(trace: Trace, array: Any) -> Tracer:
     """Return a tracer of an array; in a call that is captured, of a constant."""
-    if trace.capture is not None:
-        node, is_large = trace.leaf_of(array)
-        if node is not None and not is_large:
-            return Tracer(trace, node)
-    return trace.wrap(array)  # type: ignore[no-any-return]
+    constant = None if trace.capture is None else trace.tracer_of_leaf(array)
+    return trace.wrap(array) if constant is None else constant
 
 
 def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
@@ -66,7 +63,7 @@ def _in_common_dtype(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
-    """Enqueue the `matmul` of two operands on the device, in their common dtype.
+    """Enqueue the `matmul` of two operands on the device, in their common dtype; not both are vectors.
 
     Floating-point warnings name the operation `warns`; if it is None, there are none.
     """
@@ -78,7 +75,7 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
 
     multiply.__name__ = name
     trace.costs.multiplied(a, b)
-    if trace.capture is not None and max(a.ndim, b.ndim) > 1:
+    if trace.capture is not None:
         return _captured(trace, trace.capture, multiply, placed, warns)
     return trace.on_device(multiply, placed, {}, num_device_args=2)
 

@@ -194,8 +194,7 @@ def _factor(trace: Trace, value: Any) -> Any:
     """Return a tracer of an array; None for other values, and for large arrays that are not arguments."""
     if type(value) is not np.ndarray:
         return value if type(value) is Tracer and not value.is_scalar else None
-    node, is_large = trace.leaf_of(value)
-    return None if node is None or is_large else Tracer(trace, node)
+    return trace.tracer_of_leaf(value)
 
 
 def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:

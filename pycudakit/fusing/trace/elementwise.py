@@ -279,6 +279,11 @@ class ElementwiseTrace(TiledScheduler):
             return leaf(snapshot), False
         return leaf(array), True
 
+    def tracer_of_leaf(self, value: Any) -> Tracer | None:
+        """Return a tracer of an array or scalar; None if it is unsupported, or to be read immediately."""
+        node, is_large = self.leaf_of(value)
+        return None if node is None or is_large else Tracer(self, node)
+
     def lift(self, value: Any) -> Any:
         """Return a tracer of a value; an array counts as escaped, since other code may write to it."""
         if type(value) is Tracer:

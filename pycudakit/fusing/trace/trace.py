@@ -315,10 +315,8 @@ class Trace(IndexingTrace):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], may_write: bool = False
     ) -> Any:
         """Call a function with host arrays in place of tracers."""
-        if (capture := self.capture) is not None:
-            call = self._host_call(capture, function, arguments, keywords)
-            if call is not None:
-                return self._captured_host_call(capture, call)
+        if (captured := self._try_host_call(function, arguments, keywords)) is not NotImplemented:
+            return captured
         self.mark_not_replayable()
         values = self.resolved(arguments), self.resolved(keywords)
         written = iter_tracers((arguments, keywords)) if may_write else ()
@@ -422,6 +420,13 @@ class Trace(IndexingTrace):
         capture.add_host_call(call, [])
         return True
 
+    def _try_host_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Compute a call as a host call of a replay; return NotImplemented if it cannot be one."""
+        if (capture := self.capture) is None:
+            return NotImplemented
+        call = self._host_call(capture, function, arguments, keywords)
+        return NotImplemented if call is None else self._captured_host_call(capture, call)
+
     def _captured_host_call(self, capture: Capture, call: HostCall) -> Any:
         before, began = last_record(), time.perf_counter()
         result = capture.call_on_host(call)
@@ -466,10 +471,8 @@ class Trace(IndexingTrace):
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
-        if (capture := self.capture) is not None:
-            call = self._host_call(capture, function, arguments, keywords)
-            if call is not None:
-                return self._captured_host_call(capture, call)
+        if (captured := self._try_host_call(function, arguments, keywords)) is not NotImplemented:
+            return captured
         self.mark_not_replayable()
         # Keeps the copies alive during the call: the device drops buffers without a reference.
         device_arguments = [self._contiguous_on_device(each) for each in arguments[:num_device_args]]

@@ -19,7 +19,6 @@ import pycudakit as pk
 from pycudakit._cli import common, measure_rates
 from pycudakit._cli.idle_processors import are_processors_idle
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._element_programs import program_cost
 from pycudakit._native import calibration_file
 from pycudakit._runtime import cost_model
 from pycudakit._runtime.context import EngineName
@@ -110,7 +109,7 @@ def _constants(rate: float) -> Iterator[tuple[str, float]]:
 
 
 def _clamped(name: str, value: float) -> float:
-    default = getattr(program_cost if name == "SINGLE_THREAD_CALL" else cost_model, name)
+    default = getattr(cost_model, name)
     return float(min(max(value, default / PLAUSIBLE_FACTOR), default * PLAUSIBLE_FACTOR))
 
 
@@ -183,7 +182,7 @@ def run(say: Say, reset: bool = False, force: bool = False) -> int:
         say("set PYCUDAKIT_CACHE_DIR to a writable folder.")
         return 1
     for name, value in constants.items():
-        default = getattr(program_cost if name == "SINGLE_THREAD_CALL" else cost_model, name)
+        default = getattr(cost_model, name)
         say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   before {_shown(name, default):>10}")
     seconds = time.perf_counter() - begin
     say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")

@@ -15,6 +15,7 @@ from pycudakit._runtime.cost_model import (
     CUDA_CALL,
     MIN_SECONDS_TO_WAKE_GPU,
     SINGLE_THREAD_BANDWIDTH,
+    SINGLE_THREAD_CALL,
     cuda_seconds,
     may_pay_on_gpu,
     staging_seconds,
@@ -23,8 +24,6 @@ from pycudakit._runtime.cost_model import (
 )
 from pycudakit._runtime.engine_choice import EngineChoice, preferred_choice
 
-# Seconds by which a call of the CPU engine that wakes no threads takes longer than NumPy's call.
-SINGLE_THREAD_CALL = CALIBRATION.constants.get("SINGLE_THREAD_CALL", 7e-6)
 # Seconds of one NumPy call. An expression makes a call for each of its functions.
 NUMPY_CALL = 1e-6
 

@@ -22,6 +22,8 @@ _constant = calibration_file.CALIBRATION.constants.get
 
 # Seconds
 CALL = _constant("CALL", 75e-6)  # overhead of a library call that wakes threads, with cold caches
+# Overhead of a library call that wakes no threads, beyond that of NumPy's call.
+SINGLE_THREAD_CALL = _constant("SINGLE_THREAD_CALL", 7e-6)
 SHARED_WORK = 80e-6  # less work than this does not pay for a second thread
 CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # overhead of a call on the GPU
 MIN_SECONDS_TO_WAKE_GPU = 5e-3  # a call of this length justifies waking a sleeping GPU

@@ -29,7 +29,7 @@ import pycudakit as pk
 from pycudakit._runtime import cost_model
 from pycudakit._element_programs import program_cost
 measured = program_cost.measured("add", 3)
-alone = program_cost.SINGLE_THREAD_CALL
+alone = cost_model.SINGLE_THREAD_CALL
 print(json.dumps([cost_model.CALL, cost_model.SINGLE_THREAD_BANDWIDTH, alone, measured]))
 """
 

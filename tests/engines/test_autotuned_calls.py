@@ -285,6 +285,17 @@ def test_a_lost_engine_is_not_preferred(with_gpu, monkeypatch):
         current.reset(token)
 
 
+@pytest.mark.usefixtures("with_gpu")
+@pytest.mark.parametrize("call", [pk.linalg.norm, pk.sum, pk.max, pk.cumsum])
+def test_calls_that_wake_no_threads_are_not_measured(call):
+    x = np.arange(1000.0)
+    with pk.engine("auto"):
+        call(x)
+    estimates = native_call.estimates_of(native_call.last_record())
+    assert estimates is None or min(estimates.seconds().values()) < autotuner.WORTH_MEASURING
+    assert estimates is None or autotuner.autotuner_of("norm", estimates, may_be_numpy=False) is None
+
+
 def test_sums_of_estimates():
     first = Estimates("cpu", 3.0, 1.0, None, NO_GPU)
     second = Estimates("numpy", 4.0, 9.0, 2.0, NO_GPU)

@@ -241,7 +241,8 @@ def cost_of(kernel: ReduceKernel, size: int, up: int, down: int, rows: int | Non
     work = size * program_cost.estimate(kernel.program).cpu
     threads = cost_model.threads() if work + up * _SECONDS_A_BYTE > cost_model.SHARED_WORK else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, cost_model.HOST_BANDWIDTH)
-    cpu = cost_model.CALL + max(work / threads, up / bandwidth)
+    call = cost_model.CALL if threads > 1 else cost_model.SINGLE_THREAD_CALL
+    cpu = call + max(work / threads, up / bandwidth)
     numpy = (
         None if rows is None or not kernel.is_order_independent else _numpy_seconds(kernel, size, up, rows)
     )

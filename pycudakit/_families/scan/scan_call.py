@@ -117,7 +117,8 @@ def _cost_of(scan: ScanFunction, array: Array, result: DType) -> Cost:
         )
     # NumPy rounds float sums and products differently, and has no exclusive scan.
     numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY_NS * 1e-9 * size
-    return Cost(numpy, cost_model.CALL + cpu, array.nbytes, size * result.itemsize)
+    call = cost_model.CALL if workers > 1 else cost_model.SINGLE_THREAD_CALL
+    return Cost(numpy, call + cpu, array.nbytes, size * result.itemsize)
 
 
 def scan_along(scan: ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:

@@ -223,7 +223,7 @@ began = time.perf_counter()
 try:
     wait(x, 4 * 10**9, block=(1, 1, 1))
 except KeyboardInterrupt:
-    print(time.perf_counter() - began < 0.7, x[0])
+    print(time.perf_counter() - began < 1.5, x[0])  # the kernel runs for two seconds
 time.sleep(4)
 wait(x, 1000, block=(1, 1, 1))
 print(x[0])

@@ -15,26 +15,25 @@ from pycudakit._runtime.engine_choice import choice_is_final
 
 T = TypeVar("T")
 
-# Capturing a call may take this many seconds under `auto`: so many times NumPy's time, within these bounds.
-MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
+# The time limit of a capture under `auto` is _CAPTURE_RATIO times NumPy's time, within these bounds.
+MAX_CAPTURE_SECONDS, _MIN_CAPTURE_SECONDS, _CAPTURE_RATIO = 1.0, 0.05, 50
 _SHORT_SECONDS = 10e-3  # calls below this are short
 _MEASURED_CALLS = 2  # of each engine
-_SHORT_CALLS = 8  # that are measured if they are short, unless two or more take _MEASURED_SECONDS
+_SHORT_CALLS = 8  # of each engine, if they are short and do not take _MEASURED_SECONDS together
 _MEASURED_SECONDS = 20e-3
-_RUN = 4  # short calls that run on an engine one after the other
+_CALLS_IN_A_ROW = 4  # short calls on one engine, before those on the next
 # Short calls on an engine before the measured ones: they find cold caches, and compile. A call of t seconds
 # counts as round(t / _WARM_UP_SECONDS) of them, at least one.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 _WARM_UP_SECONDS = 0.5e-3
 _REPLAYS_BEFORE_GRAPHS = 2  # on a GPU: then a CUDA graph of them is captured
-# An engine is measured no more once it takes so many times as long as the fastest: after two short calls, and
-# NumPy after one call of more than _LONG_SECONDS.
+# Measuring an engine stops early if its time is above the fastest one's by a factor: the first after two
+# short calls, the second for NumPy after one call that is not short.
 _SLOWER_RATIO, _HOPELESS_RATIO = 2, 4
-_LONG_SECONDS = 10e-3
-# An engine is measured only if its estimate is below so many times the smallest one: one of them is NumPy's,
-# or both are of the CPU engine and of CUDA, whose threads and transfers are estimated less well.
+# An engine is measured only if its estimate is below the smallest one times a factor: the first if NumPy is
+# one of the two, the second between cpu and cuda, whose threads and transfers are estimated less well.
 _CONCLUSIVE_RATIO, _CONCLUSIVE_RATIO_OF_ENGINES = 3, 8
-WORTH_MEASURING = 20e-6  # seconds: shorter calls are not measured
+MIN_MEASURED_SECONDS = 20e-6  # shorter calls are not measured
 
 
 def candidates(estimates: Mapping[str, float]) -> list[str]:
@@ -62,11 +61,11 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
         if estimates.engine == "numpy":
             return None
         seconds.pop("numpy", None)
-    bounds = dict(seconds)
+    bounds = dict(seconds)  # from below: a call on a GPU takes its overhead at least
     if engine_status.status("cuda").available:
         bounds.setdefault("cuda", CUDA_CALL)
     engines = candidates(bounds) if len(bounds) > 1 else []
-    if not engines or min(bounds.values()) < WORTH_MEASURING:
+    if not engines or min(bounds.values()) < MIN_MEASURED_SECONDS:
         return None
     return Autotuner({}, engines, estimates=seconds, name=name, may_be_numpy=may_be_numpy)
 
@@ -74,15 +73,15 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
 class Autotuner:
     """Times calls of one signature to choose between engines.
 
-    Long calls run on each engine in turn. Of short ones, several on an engine run one after the other, or its
-    threads would fall asleep, and the first ones are not timed. If all of these engines take longer than
+    Long calls run on each engine in turn. Short ones run in groups on one engine, so that its threads stay
+    awake, and the first ones are not timed. If all of these engines take longer than
     another one's estimate, that one is measured, too.
 
     Parameters
     ----------
     numbers
-        The scalar arguments of the first call, by their index or name. Calls with others are not timed, since
-        a scalar may be a number of steps.
+        The scalar arguments of the first call, by their index or name. Calls with another value of one of
+        them are not timed, since a scalar may be a number of steps.
     engines
         The engines, of "cpu", "cuda" and "numpy".
     numpy_seconds
@@ -114,15 +113,15 @@ class Autotuner:
         self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
         self._seconds_on_gpu = 0.0  # of the calls after the warm-up
         self._numbers, self._estimates = numbers, estimates or {}
-        # Seconds that capturing a call may take.
-        self.patience = MAX_PATIENCE
+        self.max_capture_seconds = MAX_CAPTURE_SECONDS
         if numpy_seconds is not None:
-            self.patience = min(MAX_PATIENCE, max(_MIN_PATIENCE, _PATIENCE_RATIO * numpy_seconds))
+            seconds = max(_MIN_CAPTURE_SECONDS, _CAPTURE_RATIO * numpy_seconds)
+            self.max_capture_seconds = min(MAX_CAPTURE_SECONDS, seconds)
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
         self._warm_ups = dict(_WARM_UPS)
 
     def measure(self, run: Callable[[str | None], T]) -> tuple[T, Estimates | None]:
-        """Run and time a call; return its result, and that of `record_time`.
+        """Run and time a call; return its result, and the fastest engine, with the times, once it is known.
 
         `run` takes the engine, or None for any. An engine that does not run the call, as it lacks that or has
         failed, has an infinite time.
@@ -136,7 +135,7 @@ class Autotuner:
         record = native_call.last_record()
         if record is None or native_call.as_call(record).engine != engine:
             seconds = math.inf
-        elif seconds < WORTH_MEASURING:  # no engine is much faster
+        elif seconds < MIN_MEASURED_SECONDS:  # no engine is much faster
             self._seconds[engine].append(seconds)
             return result, self._times_of_all(engine)
         return result, self.record_time(engine, seconds)
@@ -147,7 +146,7 @@ class Autotuner:
         return self._next() if are_same else None
 
     def exclude(self, engine: str) -> Estimates | None:
-        """Measure an engine no more; return the fastest one, with the times, if the others are measured."""
+        """Stop measuring an engine; return the fastest one, with the times, if the others are measured."""
         # A new dict, since other threads may read this one.
         self._seconds = {name: each for name, each in self._seconds.items() if name != engine}
         return self._best_of_all() if self._next() is None else None
@@ -165,42 +164,43 @@ class Autotuner:
             if engine == "cuda":
                 self._replays_before_graphs -= 1
             return None
-        if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
+        if engine == "cuda" and self._is_discarded(seconds, is_compiling):
             return None
         times.append(seconds)
         return self._best_of_all() if self._next() is None else None
 
     def _best_of_all(self) -> Estimates | None:
         """Return the fastest engine, with the times, unless the estimate of another one is below them."""
-        best = min(self._seconds, key=self._least_seconds)
+        best = min(self._seconds, key=self._fastest_time)
         others: dict[str, list[float]] = {
-            name: [] for name, estimate in self._estimates.items() if estimate < self._least_seconds(best)
+            name: [] for name, estimate in self._estimates.items() if estimate < self._fastest_time(best)
         }
         if others.keys() <= self._seconds.keys():
             return self._times_of_all(best)
         self._seconds = others | self._seconds
         return None
 
-    def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
-        """Return True if a call on a GPU is not to be counted, since later ones may be much faster."""
+    def _is_discarded(self, seconds: float, is_compiling: bool) -> bool:
+        """Count a call on a GPU; return True to discard its time, since later ones may be much faster."""
         self._seconds_on_gpu += seconds
         is_first = self._replays_before_graphs > 0
         if is_first:
             self._replays_before_graphs -= 1
-        others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
+        others = [self._fastest_time(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
-        return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_PATIENCE
+        return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_CAPTURE_SECONDS
 
     def _next(self) -> str | None:
         """Return the engine to measure next; None if all have been measured enough."""
         left = [engine for engine in self._seconds if not self._is_measured(engine)]
-        begun = [engine for engine in left if self._is_short(engine) and len(self._seconds[engine]) % _RUN]
+        is_begun = {engine: len(self._seconds[engine]) % _CALLS_IN_A_ROW > 0 for engine in left}
+        begun = [engine for engine in left if is_begun[engine] and self._is_short(engine)]
         return begun[0] if begun else min(left, key=lambda engine: len(self._seconds[engine]), default=None)
 
     def _is_measured(self, engine: str) -> bool:
         """Return True if an engine has been measured enough."""
-        times, fastest = self._seconds[engine], min(map(self._least_seconds, self._seconds))
-        if engine == "numpy" and times and min(times) > max(_HOPELESS_RATIO * fastest, _LONG_SECONDS):
+        times, fastest = self._seconds[engine], min(map(self._fastest_time, self._seconds))
+        if engine == "numpy" and times and min(times) > max(_HOPELESS_RATIO * fastest, _SHORT_SECONDS):
             return True
         if len(times) < _MEASURED_CALLS or not self._is_short(engine):
             return len(times) >= _MEASURED_CALLS
@@ -208,7 +208,8 @@ class Autotuner:
         return len(times) >= _SHORT_CALLS or sum(times) > _MEASURED_SECONDS or is_slower
 
     def _times_of_all(self, best: str) -> Estimates:
-        times = {**self._estimates, **{engine: self._least_seconds(engine) for engine in self._seconds}}
+        timed = {engine: min(times) for engine, times in self._seconds.items() if times}
+        times = {**self._estimates, **timed}
         return Estimates(
             best,
             times.get("numpy"),
@@ -216,14 +217,14 @@ class Autotuner:
             times.get("cuda"),
             engine_status.status("cuda"),
             by_size=best == "numpy",
-            measured=frozenset(self._seconds),
+            measured=frozenset(timed),
         )
 
-    def _least_seconds(self, engine: str) -> float:
+    def _fastest_time(self, engine: str) -> float:
         return min(self._seconds[engine], default=math.inf)
 
     def _is_short(self, engine: str) -> bool:
-        return self._least_seconds(engine) <= _SHORT_SECONDS
+        return self._fastest_time(engine) <= _SHORT_SECONDS
 
 
 def _are_same(one: Any, other: Any) -> bool:

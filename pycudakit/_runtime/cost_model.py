@@ -1,6 +1,6 @@
 """The cost model of `auto`: measured constants, and the overheads and transfer times that follow from them.
 
-`_constant` values are replaced by those that `pycudakit tune` measured on this machine, if any.
+Constants that are read by `_constant` are those that `pycudakit tune` measured on this machine, if it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _constant = calibration_file.CALIBRATION.constants.get
 CALL = _constant("CALL", 75e-6)  # overhead of a library call that wakes threads, with cold caches
 # Overhead of a library call that wakes no threads, beyond that of NumPy's call.
 SINGLE_THREAD_CALL = _constant("SINGLE_THREAD_CALL", 7e-6)
-SHARED_WORK = 80e-6  # less work than this does not pay for a second thread
+MIN_SECONDS_FOR_THREADS = 80e-6  # less work than this does not pay for a second thread
 CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # overhead of a call on the GPU
 MIN_SECONDS_TO_WAKE_GPU = 5e-3  # a call of this length justifies waking a sleeping GPU
 GPU_WAKE_SECONDS = 0.3  # the time that waking takes
@@ -61,7 +61,10 @@ def _threads() -> int:
 
 
 def threaded_seconds(workers: int, work: float, moved: float, memory_bound: bool) -> float:
-    """Return the time of `workers` CPU threads for `work` seconds of computation and `moved` bytes."""
+    """Return the time of `workers` CPU threads for `work` seconds of computation and `moved` bytes.
+
+    If the work is `memory_bound`, computation overlaps with memory traffic; else their times add up.
+    """
     several = min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
     moving = moved / (several if workers > 1 else SINGLE_THREAD_BANDWIDTH)
     return max(work / workers, moving) if memory_bound else work / workers + moving
@@ -76,7 +79,7 @@ def may_pay_on_gpu(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool
     """Return True if a call that takes `seconds` elsewhere may be faster on a GPU.
 
     A sleeping GPU is worth waking for one long call, or once the savings that earlier short calls missed
-    exceed the time that waking takes.
+    exceed the time that waking takes. A call while it sleeps is counted.
     """
     global _missed_savings  # noqa: PLW0603
     if seconds > MIN_SECONDS_TO_WAKE_GPU or hardware.link_is_known():
@@ -89,7 +92,7 @@ _missed_savings = 0.0  # seconds, summed over calls while the GPU sleeps
 
 
 def cuda_seconds(up: int, down: int) -> float:
-    """Return the time of a call on the CUDA engine; the first call measures the link's speed."""
+    """Return the time of a call on the CUDA engine, on GPU 0; the first call measures the link's speed."""
     try:
         return _streamed_seconds(up, down, hardware.link_speed(0))
     except errors.Error:  # the call would fail in the same way
@@ -116,9 +119,9 @@ def _pseudorandom(seed: int) -> Array:
 
 
 def measure_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
-    """Time a NumPy function on arrays of pseudorandom numbers; return nanoseconds an element.
+    """Time a NumPy function on arrays of pseudorandom numbers; return nanoseconds per element.
 
-    Each time has its own numbers: processors learn the branches of a sort of numbers that they sorted before.
+    Each repetition has its own numbers, since branch predictors learn those of a repeated sort.
     """
     fastest = math.inf
     with np.errstate(all="ignore"):  # the caller did not ask for these calls
@@ -135,9 +138,12 @@ _PARTITIONS, _ARGPARTITIONS = 7.0, 11.0
 
 
 @functools.cache
-def numpy_partitions(dtype: DType, is_of_indices: bool = False) -> float:
-    """Return NumPy's nanoseconds per element to partition at one index, which may be vectorised."""
+def numpy_partition_ns(dtype: DType, indices: bool = False) -> float:
+    """Return nanoseconds per element of NumPy's `partition` at one index, or of its `argpartition`.
+
+    They are measured, since some processors have vector instructions for it.
+    """
     if not calibration_file.is_enabled():
-        return _ARGPARTITIONS if is_of_indices else _PARTITIONS
-    function = np.argpartition if is_of_indices else np.partition
+        return _ARGPARTITIONS if indices else _PARTITIONS
+    function = np.argpartition if indices else np.partition
     return measure_numpy(lambda keys: function(keys, keys.size // 2), dtype)

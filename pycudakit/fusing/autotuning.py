@@ -16,7 +16,7 @@ import numpy as np
 
 from pycudakit._native import engine_status
 from pycudakit._runtime import context
-from pycudakit._runtime.autotuner import MAX_PATIENCE, Autotuner, candidates
+from pycudakit._runtime.autotuner import MAX_CAPTURE_SECONDS, Autotuner, candidates
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final, numpy_choice_for_size
@@ -31,11 +31,11 @@ from pycudakit.fusing.tracing import TracedFunction
 
 _MAX_KEYS = 256
 _SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
-_TRIAL_SECONDS = 20e-3  # of all calls in NumPy: tracing and measuring take about as long
+_TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced: that costs about as much
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
 
 
-class CallsLeft:
+class NumPyCallsLeft:
     """The number of calls with small arguments that NumPy computes before the engines are tried."""
 
     __slots__ = ("_left",)
@@ -44,9 +44,12 @@ class CallsLeft:
         self._left = left
 
     def count(self) -> bool:
-        """Count a call; return False once none is left."""
+        """Use up a call; return False if none was left."""
         self._left -= 1
         return self._left >= 0
+
+
+_State = EngineChoice | float | Autotuner | NumPyCallsLeft
 
 
 class AutotunedFunction:
@@ -54,12 +57,12 @@ class AutotunedFunction:
 
     def __init__(self, traced: TracedFunction) -> None:
         self._traced = traced
-        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: the choice of an
-        # engine, the time of a slow call in NumPy, after which the next one is traced, the number of small
-        # calls that are left to NumPy, or an autotuner while it measures.
-        self.best: LRUCache[tuple[Any, ...] | None, EngineChoice | float | Autotuner | CallsLeft] = LRUCache(
-            _MAX_KEYS
-        )
+        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too:
+        # - the choice of an engine,
+        # - the seconds of a slow call in NumPy, after which the next one is traced,
+        # - the number of small calls that are left to NumPy,
+        # - or an autotuner while it measures.
+        self.best: LRUCache[tuple[Any, ...] | None, _State] = LRUCache(_MAX_KEYS)
 
     def run(
         self,
@@ -71,7 +74,8 @@ class AutotunedFunction:
     ) -> Any:
         """Run the call on the engine that is fastest for its signature.
 
-        `tables` are the Series and DataFrames among the arguments.
+        `tables` are the Series and DataFrames among the arguments. With `has_failed_to_replay`, the caller
+        has tried a replay on the CPU engine.
         """
         traced = self._traced
         key = key_of_arrays(arrays)
@@ -88,7 +92,7 @@ class AutotunedFunction:
         if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
             best = self.best[key] = self._autotuner_of_small(args, kwargs, best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if (best is None or type(best) is CallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
+        if (best is None or type(best) is NumPyCallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
             return self._run_small(key, args, kwargs)
         if choice is not None and choice.engine == "numpy" and not traced.strict:
             return traced.run_by_numpy(args, kwargs, choice.reason)
@@ -127,14 +131,16 @@ class AutotunedFunction:
             answer = plans.replay(signature, reason)
         if answer is not NotImplemented or not may_capture:
             return answer
-        # An engine that is measured has run before, and so has the GPU.
+        # The function has succeeded before, in NumPy or traced; on a GPU, so has the engine.
         is_warm = autotuner is not None or not is_on_cpu
         if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
             plans.note(signature)
             return NotImplemented
-        patience = (MAX_PATIENCE if autotuner is None else autotuner.patience) if is_on_cpu else None
+        max_seconds = None
+        if is_on_cpu:
+            max_seconds = MAX_CAPTURE_SECONDS if autotuner is None else autotuner.max_capture_seconds
         with _override(engine):
-            return self._traced.capture(signature, args, kwargs, reason, patience, begin_trace)
+            return self._traced.capture(signature, args, kwargs, reason, max_seconds, begin_trace)
 
     def _run_measured(
         self,
@@ -147,7 +153,7 @@ class AutotunedFunction:
     ) -> Any:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
-        began, plans = time.perf_counter(), traced.plans.captured
+        began, captured_before = time.perf_counter(), traced.plans.captured
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda" and not autotuner.may_trace_on_gpu:
@@ -156,7 +162,9 @@ class AutotunedFunction:
                 best = autotuner.exclude("cuda")
                 if best is not None:
                     self.best[key] = self._choice(best)
-                engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
+                    engine = best.engine
+                else:
+                    engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
                 return self._run_measured(autotuner, engine, key, arrays, args, kwargs)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
@@ -164,7 +172,7 @@ class AutotunedFunction:
             result = answer
         else:
             result = traced.run(traced.new_trace(), arrays, args, kwargs, reason=REASON_COMPARED)
-        if traced.plans.captured > plans:  # the next call replays it
+        if traced.plans.captured > captured_before:  # not timed: the next call is replayed
             return result
         best = autotuner.record_time(
             engine, time.perf_counter() - began, is_compiling=engine == "cuda" and is_compiling()
@@ -174,12 +182,12 @@ class AutotunedFunction:
         return result
 
     def _run_estimated(self, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        """Run the call traced, and choose by its costs an engine, or engines to measure."""
+        """Run the call traced; choose an engine, or the engines to measure, by its costs."""
         traced, best = self._traced, self.best[key]
         trace = traced.new_trace()
         trace.costs.has_small_arguments = isinstance(best, float)
         result = traced.run(trace, arrays, args, kwargs)
-        if isinstance(best, Autotuner):  # a call with other numbers than those that are measured
+        if isinstance(best, Autotuner):  # with other numbers than the measured calls
             return result
         trace.costs.up += sum(array.nbytes for array in arrays)
         trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
@@ -203,12 +211,14 @@ class AutotunedFunction:
         seconds = time.thread_time() - began
         plain_key = key_of(args, kwargs)
         is_short = seconds < _REPLAY_SECONDS or traced.guards is None
-        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is CallsLeft and not is_short):
+        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is NumPyCallsLeft and not is_short):
             self.best[plain_key] = None
             self.best[key] = seconds
         elif plain_key:
             self.best[plain_key] = (
-                numpy_choice_for_size(traced.name) if is_short else CallsLeft(int(_TRIAL_SECONDS / seconds))
+                numpy_choice_for_size(traced.name)
+                if is_short
+                else NumPyCallsLeft(int(_TRIAL_SECONDS / seconds))
             )
         return result
 
@@ -269,7 +279,7 @@ def _override(engine: str) -> AbstractContextManager[None]:
 
 
 def key_of(values: Sequence[Any], named: Mapping[str, Any] | None = None) -> tuple[Any, ...] | None:
-    """Return a key of arguments, by which the time of a call differs; None if there are containers."""
+    """Return a key of the arguments on which a call's time depends; None if one is of another type."""
     parts: list[Any] = []
     if named:
         values = [*values, *named.values()]

@@ -33,7 +33,7 @@ ALIGNMENT = 64  # bytes
 # nothing while it copies them.
 MAX_COPIED_BYTES = 16 << 20
 ARENA, CONSTANTS, NUMBERS = -1, -2, -3  # buffers of a run; from 0 up come the arguments, then the new arrays
-LOOP = "loop"  # of a ufunc of NumPy
+LOOP = "loop"  # a ufunc's inner loop in NumPy, which is called by its address
 ENTRIES = {
     "pk_evaluate": abi.REQUEST_EVALUATE,
     "pk_reduce": abi.REQUEST_REDUCE,
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call of an entry: its arguments but for options and report, and the places of its operands.
+    """A call of an entry: its arguments without options and report, and the places of its operands.
 
     Capture and lowering fill in the places.
     """
@@ -66,7 +66,7 @@ class Request(NamedTuple):
     table: Array  # of the operands; it is an argument, or `pointers` are
     places: dict[int, Place]  # by the row of the table
     function: str
-    shape: tuple[int, ...]  # of the elements
+    shape: tuple[int, ...]  # that the call iterates over
     arrays: dict[int, Place]  # by the row: the first byte of the array that the operand is in
     written: set[int]  # the rows of the results
     pointers: tuple[int, ...] = ()  # the arguments that are addresses of operands, by the row
@@ -130,7 +130,7 @@ class Stop(NamedTuple):
     number: Number  # in the buffer NUMBERS, or in a new array
 
 
-class Sequenced(NamedTuple):
+class Container(NamedTuple):
     """A result that is a list, a tuple or a dict, which `make` makes of its parts."""
 
     make: Callable[[list[Any]], Any]
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
     written: list[int]  # the arguments of the plan that requests write to
     # Results of reductions, and their numbers of elements: unless all are finite, the call may have to warn.
     finite: list[tuple[Place, DType, int]]
-    # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
+    # The call's result: an index of a buffer; or an ArrayView, a Number, a Container, a ConstantResult.
     result: Any
     condition: Number | None = None  # of the branch that the plan ends with
     stops: Sequence[Stop] = ()  # of a superblock, in the order of their calls
@@ -180,7 +180,7 @@ _key_space = np.empty(1)  # whose address makes keys of lists unique in the proc
 class DeviceCopies:
     """The arrays of one call that a GPU keeps from segment to segment, in a residency scope of the call.
 
-    Arrays are named by their lowest address.
+    The key of an array is its lowest address on the host.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class DeviceCopies:
     def __init__(self, arguments: Iterable[Array]) -> None:
         self.scope = ResidencyScope()
         self._arguments = [byte_bounds(array)[0] for array in arguments]
-        self._arrays: dict[int, Any] = {}  # kept alive, so that no other gets their addresses
+        self._arrays: dict[int, Any] = {}  # kept alive, so that no new array has their addresses
 
     def add(self, address: int, size: int, intent: int, array: Any) -> None:
         """Keep the copy of an array on the device, if it is not small and there is room."""
@@ -363,8 +363,8 @@ class PlanRun(NativeCall):
             return None
         if flags and self._has_quiet_requests:
             flags = self._flags_that_count()
-        is_correct = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
-        return buffers if is_correct else None
+        needs_no_warning = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
+        return buffers if needs_no_warning else None
 
     def outcome(self, buffers: Sequence[Array]) -> bool:
         """Return the truth value of the condition."""
@@ -447,7 +447,7 @@ class PlanRun(NativeCall):
 
 
 class _Numbers:
-    """Numbers at a place, which Python reads after a run; those in memory of the run's own are one array."""
+    """Numbers at a place, which Python reads after a run; those in the run's own buffer share one array."""
 
     __slots__ = ("_array", "_dtype", "_place", "count")
 
@@ -480,11 +480,11 @@ def _buffers_in(result: Any) -> set[int]:
         return {result.buffer}
     if isinstance(result, Number):
         return {result.place.buffer}
-    return set().union(*map(_buffers_in, result.parts)) if isinstance(result, Sequenced) else set()
+    return set().union(*map(_buffers_in, result.parts)) if isinstance(result, Container) else set()
 
 
 def _ignores_errors(flags: int) -> bool:
-    """Return True if `np.errstate` ignores all errors that the flags, or infinite results, stand for.
+    """Return True if `np.errstate` ignores all errors that the flags, or non-finite results, stand for.
 
     NumPy raises for negative integer powers under any `np.errstate`.
     """

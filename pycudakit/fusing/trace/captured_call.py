@@ -1,4 +1,4 @@
-"""Calls of functions whose library calls become requests of a plan."""
+"""Runs functions during a capture, so that their library calls become requests of the plan."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def captured_call(
     capture: Capture,
     function: Callable[..., Any],
     arrays: Sequence[Array],
-    rest: Sequence[Any] = (),
+    positional: Sequence[Any] = (),
     keywords: Mapping[str, Any] | None = None,
 ) -> Tracer:
-    """Call a function of arrays, whose results are new memory of a call that is being captured."""
+    """Call a function of arrays and other arguments; its result, a new array, joins the capture."""
 
     def on_host_access(array: Array, will_change: bool) -> None:
         trace.sync_for_host_read(array, will_change)
-        capture.mark_not_replayable()
+        capture.mark_not_replayable()  # a plan holds no values that Python reads
 
     capture.add_memory(arrays)
     with allocator.hooked(lambda new: capture.add_memory([new]), on_host_access):
-        result = function(*arrays, *rest, **(keywords or {}))
+        result = function(*arrays, *positional, **(keywords or {}))
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
 
 
 def captured_reduction(
     trace: Trace, capture: Capture, name: str, arrays: list[Array], compute: Callable[[], Any]
 ) -> Tracer:
-    """Compute a reduction of arrays in a call that is being captured."""
+    """Compute a reduction, which `compute` makes of these arrays, in a call that is being captured."""
     capture.add_memory(arrays)
     first = capture.begin_reductions([name])
     (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), is_scalar=not result.ndim)

@@ -46,7 +46,8 @@ class Trace(IndexingTrace):
     name
         The function's name.
     handlers
-        Mapping from a NumPy function to its implementation, called as ``handler(trace, *args, **kwargs)``.
+        Mapping from a NumPy function, or a ufunc and its method, to its implementation, called as
+        ``handler(trace, *args, **kwargs)``.
     strict
         Whether a graph break raises.
     """
@@ -58,7 +59,7 @@ class Trace(IndexingTrace):
     # ---- NumPy's functions ---------------------------------------------------------------------------
 
     def operate(self, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
-        """Record an operator."""
+        """Record an operator, or compute it if its operands are numbers."""
         if ufunc in _OPERATORS_OF_INTEGERS and all(map(_is_integer_number, inputs)):
             # NumPy's operators of numbers warn of overflow, which its ufuncs and programs don't.
             return self.wrap(_OPERATORS_OF_INTEGERS[ufunc](*self.resolved(inputs)))
@@ -85,9 +86,9 @@ class Trace(IndexingTrace):
         return self.truth_value(result) if is_comparison else result
 
     def deferred_float(self, number: Tracer, frame: FrameType) -> float | Tracer | None:
-        """Return the float that captured code makes of a number: a tracer, or a value that is not finite.
+        """Return the result of ``float(number)`` in a captured call: a tracer, or a value that is not finite.
 
-        None means that the code does more than to compute with it.
+        None means that the code does more with it than arithmetic, so that the value is needed.
         """
         if self.weak_scalars.get(number.node) is not None:
             return number
@@ -119,14 +120,14 @@ class Trace(IndexingTrace):
         return changed
 
     def operate_quietly(self, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
-        """Record an operator that reports no floating-point errors, as those of pandas; or NotImplemented."""
+        """Record an operator that reports no floating-point errors, as pandas' do; or NotImplemented."""
         if ufunc is np.power:
             ufunc, inputs = _power_as_numpy(inputs)
         function = quiet_function(ufunc)
         return NotImplemented if function is None else self.apply(function, inputs)
 
     def records(self, ufunc: Any) -> bool:
-        """Return True if the elementwise programs have a ufunc."""
+        """Return True if an element program can compute a ufunc."""
         return element_function(ufunc) is not None
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -196,7 +197,7 @@ class Trace(IndexingTrace):
         """Record a ufunc with a mask."""
         if type(target) is not Tracer or not is_mask_of(where, target.shape):
             return NotImplemented
-        if function.name == "power" and target.dtype.kind in "iu":  # it raises for negative exponents
+        if function.name == "power" and target.dtype.kind in "iu":  # NumPy's raises for negative exponents
             return NotImplemented
         masked_function = masked(function, None if dtype is None else np.dtype(dtype), casting)
         return self.apply(masked_function, (*inputs, where, target), out=target)
@@ -261,7 +262,7 @@ class Trace(IndexingTrace):
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
     ) -> Any:
-        """Call a handler; for an `out` on the device, compute without it and copy, if possible."""
+        """Call a handler; where arrays may be on the device, compute without `out` and copy, if possible."""
         if len(arguments) == 1 and not keywords:
             return self.run_handler(handler, self, *arguments)
         arguments, keywords = with_out_as_keyword(function, arguments, keywords)
@@ -332,7 +333,7 @@ class Trace(IndexingTrace):
         if not self.has_stopped_deferring:
             self._mark_escaped_with(wrapped, (arguments, keywords))
         if self.passes is not None:
-            self._record_host_call(function, (arguments, keywords), wrapped, before)
+            self._record_pass(function, (arguments, keywords), wrapped, before)
         return wrapped
 
     def _host_call(
@@ -440,7 +441,7 @@ class Trace(IndexingTrace):
         return wrapped
 
     def _mark_escaped_with(self, result: Any, given: Any) -> None:
-        """Mark the buffers of given tracers as escaped if a result, no tracer, may be a view of them."""
+        """Mark the buffers of given tracers as escaped if a result other than a tracer may be a view."""
         kind: Any = type(result)
         if kind is Tracer or kind in _WITHOUT_MEMORY:
             return
@@ -465,8 +466,8 @@ class Trace(IndexingTrace):
     ) -> Any:
         """Call a function whose first `num_device_args` arguments and whose results may be device-resident.
 
-        With `results_stay_on_device`, the function reads its results on the host only if it says so. While a
-        call is captured, it may become a host call.
+        With `results_stay_on_device`, results are not downloaded unless the function reads them explicitly.
+        During a capture, the call may become a host call of the plan.
         """
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
@@ -486,7 +487,7 @@ class Trace(IndexingTrace):
             self.buffers.make_resident([out.node.array])
             keyword_values["out"] = out.node.array
         try:
-            return self.keep_results_on_device(
+            return self.call_on_device(
                 function,
                 values,
                 keyword_values,
@@ -497,7 +498,7 @@ class Trace(IndexingTrace):
         except allocator.NumPyRefusedError:
             return self.on_host(function, arguments, keywords, may_write=out is not None)
 
-    def keep_results_on_device(
+    def call_on_device(
         self,
         function: Any,
         values: Sequence[Any],
@@ -506,13 +507,16 @@ class Trace(IndexingTrace):
         results_stay_on_device: bool = False,
         refuse_numpy: bool = False,
     ) -> Any:
-        """Call a function with device-resident arrays, and keep its results on the device."""
+        """Call a function with device-resident arrays, and keep its results on the device.
+
+        With `refuse_numpy`, it raises where it would be computed by NumPy.
+        """
         held_buffers: list[Buffer] = []
         with self.keeping_results_resident(held_buffers, results_stay_on_device, refuse_numpy):
             result = function(*values, **keyword_values)
         wrapped = self.wrap(result)
         if self.passes is not None:
-            self._record_host_call(function, reads, wrapped, None)
+            self._record_pass(function, reads, wrapped, None)
         return wrapped
 
     def can_write_on_device(self, out: Any) -> bool:
@@ -546,7 +550,7 @@ class Trace(IndexingTrace):
         self.buffers.make_resident([array])
         return array
 
-    def _record_host_call(self, function: Any, values: Any, result: Any, before: Any) -> None:
+    def _record_pass(self, function: Any, values: Any, result: Any, before: Any) -> None:
         reads = [s.node.array for s in iter_tracers(values) if s.node.array is not None]
         writes = [s.node.array for s in iter_tracers(result) if s.node.array is not None]
         shape = max((array.shape for array in reads), key=math.prod, default=())
@@ -621,7 +625,7 @@ def _power_as_numpy(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     return np.power, inputs
 
 
-# Functions that compute new arrays of their arguments, and write to no array.
+# Functions that compute new arrays of their arguments, and write to no array; `draw` advances a generator.
 _LINALG = (
     "cholesky cond det eigh eigvalsh inv lstsq matrix_power matrix_rank multi_dot pinv qr slogdet solve svd"
 )
@@ -633,13 +637,13 @@ _WRITING = frozenset({operator.setitem, np.put, np.put_along_axis, np.putmask, n
 
 
 def _writes(function: Any) -> bool:
-    """Return True if a function writes to its first argument, and reads the others alone."""
+    """Return True if a function writes to its first argument, and only reads the others."""
     owner = getattr(function, "__self__", None)
     return function in _WRITING or (isinstance(owner, np.ufunc) and function.__name__ == "at")
 
 
 def _is_pure(function: Any, keywords: dict[str, Any]) -> bool:
-    """Return True if a function reads its arguments alone, and writes to none."""
+    """Return True if a function writes to no array."""
     module = getattr(function, "__module__", None) or ""
     is_known = module.startswith(_FAMILIES) or function in _PURE
     return is_known and keywords.get("out") is None

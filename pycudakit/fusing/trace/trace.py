@@ -305,10 +305,10 @@ class Trace(IndexingTrace):
         is_elementwise = isinstance(function, np.ufunc) and function.signature is None
         instead = "call it outside of the function" + ", or write its formula in NumPy" * is_elementwise
         if (capture := self.capture) is not None:
-            call = self._host_call(capture, function, arguments, keywords)
+            call = self._host_call_for(capture, function, arguments, keywords)
             if call is not None:
                 self.note_graph_break(f"{name}(){LACKING}", instead, is_replayed=True)
-                return self._captured_host_call(capture, call)
+                return self._make_host_call(capture, call)
         self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)
 
@@ -336,7 +336,7 @@ class Trace(IndexingTrace):
             self._record_pass(function, (arguments, keywords), wrapped, before)
         return wrapped
 
-    def _host_call(
+    def _host_call_for(
         self,
         capture: Capture,
         function: Any,
@@ -359,7 +359,7 @@ class Trace(IndexingTrace):
     def may_call_on_host(self, arguments: Any, keywords: Any) -> bool:
         """Return True if a call with these arguments may be a host call of a replay.
 
-        With a GPU, the arrays that they are or are views of are downloaded, and must be small.
+        With a GPU, their base arrays are downloaded, and must be small.
         """
         if self.capture is None or not self.capture.takes_host_calls:
             return False
@@ -405,7 +405,7 @@ class Trace(IndexingTrace):
         capture, buffer = self.capture, tracer.node.buffer
         if capture is None or buffer is None:
             return False
-        call = self._host_call(capture, function, (tracer, *rest), keywords, writes=True)
+        call = self._host_call_for(capture, function, (tracer, *rest), keywords, writes=True)
         if call is None or type(call.arguments[0]) is not ArrayOperand:
             return False
         self.compute_readers(buffer)
@@ -425,10 +425,11 @@ class Trace(IndexingTrace):
         """Compute a call as a host call of a replay; return NotImplemented if it cannot be one."""
         if (capture := self.capture) is None:
             return NotImplemented
-        call = self._host_call(capture, function, arguments, keywords)
-        return NotImplemented if call is None else self._captured_host_call(capture, call)
+        call = self._host_call_for(capture, function, arguments, keywords)
+        return NotImplemented if call is None else self._make_host_call(capture, call)
 
-    def _captured_host_call(self, capture: Capture, call: HostCall) -> Any:
+    def _make_host_call(self, capture: Capture, call: HostCall) -> Any:
+        """Make a host call while it is captured; return its results as tracers."""
         before, began = last_record(), time.perf_counter()
         result = capture.call_on_host(call)
         self.add_numpy_seconds(began, before)

@@ -142,8 +142,8 @@ class Fused(Generic[P, R]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Return the passes and breaks of a call.
 
-        If calls with these arguments are replayed, these are the passes of the plan, and nothing runs. Else
-        the function runs on copies of its arrays.
+        If calls with these arguments are replayed, without branches and host calls, these are the passes of
+        the plan, and nothing runs. Else the function runs on copies of its arrays.
 
         Examples
         --------

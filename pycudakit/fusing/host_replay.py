@@ -204,7 +204,7 @@ def _key_of_container(value: Any, operands: Operands, depth: int) -> Any:
 
 
 class PlanCache:
-    """The plans of one fused function, by signature; the least recently used one is dropped first."""
+    """The plans of one fused function, by signature; beyond 256, the least recently used one is dropped."""
 
     def __init__(self) -> None:
         self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)

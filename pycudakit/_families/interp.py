@@ -22,7 +22,7 @@ _NUMPY_NS, _CPU_NS = 3.0, 1.0
 def _cost_of(x: Array, points: int) -> Cost:
     halvings = math.log2(points + 2)
     work = _CPU_NS * 1e-9 * x.size * halvings
-    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
     moved = 8 * x.size
     return Cost(5e-6 + _NUMPY_NS * 1e-9 * x.size * halvings, cost_model.CALL + work / workers, moved, moved)
 

@@ -46,7 +46,7 @@ _NUMPY_FIND_NS, _CPU_FIND_NS = 1.2, 1.5  # nanoseconds per bool: NumPy's, and th
 
 def _cost_of(picked: int, moved: int) -> Cost:
     work = _CPU_NS * 1e-9 * picked
-    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
     numpy = (_NUMPY_NS if picked < _MANY else _NUMPY_NS_OF_MANY) * 1e-9 * picked
     return Cost(2e-6 + numpy, cost_model.CALL + _CHECK + work / workers, moved, moved)
 

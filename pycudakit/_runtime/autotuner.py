@@ -15,26 +15,25 @@ from pycudakit._runtime.engine_choice import choice_is_final
 
 T = TypeVar("T")
 
-# The time limit of a capture under `auto` is _PATIENCE_RATIO times NumPy's time, within these bounds.
-MAX_PATIENCE, _MIN_PATIENCE, _PATIENCE_RATIO = 1.0, 0.05, 50
+# The time limit of a capture under `auto` is _CAPTURE_RATIO times NumPy's time, within these bounds.
+MAX_CAPTURE_SECONDS, _MIN_CAPTURE_SECONDS, _CAPTURE_RATIO = 1.0, 0.05, 50
 _SHORT_SECONDS = 10e-3  # calls below this are short
 _MEASURED_CALLS = 2  # of each engine
 _SHORT_CALLS = 8  # of each engine, if they are short and do not take _MEASURED_SECONDS together
 _MEASURED_SECONDS = 20e-3
-_RUN = 4  # short calls on one engine, before those on the next
+_CALLS_IN_A_ROW = 4  # short calls on one engine, before those on the next
 # Short calls on an engine before the measured ones: they find cold caches, and compile. A call of t seconds
 # counts as round(t / _WARM_UP_SECONDS) of them, at least one.
 _WARM_UPS = {"cpu": 8, "cuda": 8, "numpy": 1}
 _WARM_UP_SECONDS = 0.5e-3
 _REPLAYS_BEFORE_GRAPHS = 2  # on a GPU: then a CUDA graph of them is captured
 # Measuring an engine stops early if its time is above the fastest one's by a factor: the first after two
-# short calls, the second for NumPy after one call of more than _LONG_SECONDS.
+# short calls, the second for NumPy after one call that is not short.
 _SLOWER_RATIO, _HOPELESS_RATIO = 2, 4
-_LONG_SECONDS = 10e-3
 # An engine is measured only if its estimate is below the smallest one times a factor: the first if NumPy is
 # one of the two, the second between cpu and cuda, whose threads and transfers are estimated less well.
 _CONCLUSIVE_RATIO, _CONCLUSIVE_RATIO_OF_ENGINES = 3, 8
-WORTH_MEASURING = 20e-6  # seconds: shorter calls are not measured
+MIN_MEASURED_SECONDS = 20e-6  # shorter calls are not measured
 
 
 def candidates(estimates: Mapping[str, float]) -> list[str]:
@@ -66,7 +65,7 @@ def autotuner_of(name: str, estimates: Estimates | None, may_be_numpy: bool) -> 
     if engine_status.status("cuda").available:
         bounds.setdefault("cuda", CUDA_CALL)
     engines = candidates(bounds) if len(bounds) > 1 else []
-    if not engines or min(bounds.values()) < WORTH_MEASURING:
+    if not engines or min(bounds.values()) < MIN_MEASURED_SECONDS:
         return None
     return Autotuner({}, engines, estimates=seconds, name=name, may_be_numpy=may_be_numpy)
 
@@ -114,10 +113,10 @@ class Autotuner:
         self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
         self._seconds_on_gpu = 0.0  # of the calls after the warm-up
         self._numbers, self._estimates = numbers, estimates or {}
-        # Seconds that capturing a call may take.
-        self.patience = MAX_PATIENCE
+        self.max_capture_seconds = MAX_CAPTURE_SECONDS
         if numpy_seconds is not None:
-            self.patience = min(MAX_PATIENCE, max(_MIN_PATIENCE, _PATIENCE_RATIO * numpy_seconds))
+            seconds = max(_MIN_CAPTURE_SECONDS, _CAPTURE_RATIO * numpy_seconds)
+            self.max_capture_seconds = min(MAX_CAPTURE_SECONDS, seconds)
         self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
         self._warm_ups = dict(_WARM_UPS)
 
@@ -136,7 +135,7 @@ class Autotuner:
         record = native_call.last_record()
         if record is None or native_call.as_call(record).engine != engine:
             seconds = math.inf
-        elif seconds < WORTH_MEASURING:  # no engine is much faster
+        elif seconds < MIN_MEASURED_SECONDS:  # no engine is much faster
             self._seconds[engine].append(seconds)
             return result, self._times_of_all(engine)
         return result, self.record_time(engine, seconds)
@@ -165,42 +164,43 @@ class Autotuner:
             if engine == "cuda":
                 self._replays_before_graphs -= 1
             return None
-        if engine == "cuda" and self._may_get_faster(seconds, is_compiling):
+        if engine == "cuda" and self._is_discarded(seconds, is_compiling):
             return None
         times.append(seconds)
         return self._best_of_all() if self._next() is None else None
 
     def _best_of_all(self) -> Estimates | None:
         """Return the fastest engine, with the times, unless the estimate of another one is below them."""
-        best = min(self._seconds, key=self._least_seconds)
+        best = min(self._seconds, key=self._fastest_time)
         others: dict[str, list[float]] = {
-            name: [] for name, estimate in self._estimates.items() if estimate < self._least_seconds(best)
+            name: [] for name, estimate in self._estimates.items() if estimate < self._fastest_time(best)
         }
         if others.keys() <= self._seconds.keys():
             return self._times_of_all(best)
         self._seconds = others | self._seconds
         return None
 
-    def _may_get_faster(self, seconds: float, is_compiling: bool) -> bool:
+    def _is_discarded(self, seconds: float, is_compiling: bool) -> bool:
         """Count a call on a GPU; return True to discard its time, since later ones may be much faster."""
         self._seconds_on_gpu += seconds
         is_first = self._replays_before_graphs > 0
         if is_first:
             self._replays_before_graphs -= 1
-        others = [self._least_seconds(name) for name in self._seconds if name != "cuda"]
+        others = [self._fastest_time(name) for name in self._seconds if name != "cuda"]
         is_hopeless = seconds > _HOPELESS_RATIO * min(others, default=math.inf)
-        return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_PATIENCE
+        return (is_first or is_compiling) and not is_hopeless and self._seconds_on_gpu < MAX_CAPTURE_SECONDS
 
     def _next(self) -> str | None:
         """Return the engine to measure next; None if all have been measured enough."""
         left = [engine for engine in self._seconds if not self._is_measured(engine)]
-        begun = [engine for engine in left if self._is_short(engine) and len(self._seconds[engine]) % _RUN]
+        is_begun = {engine: len(self._seconds[engine]) % _CALLS_IN_A_ROW > 0 for engine in left}
+        begun = [engine for engine in left if is_begun[engine] and self._is_short(engine)]
         return begun[0] if begun else min(left, key=lambda engine: len(self._seconds[engine]), default=None)
 
     def _is_measured(self, engine: str) -> bool:
         """Return True if an engine has been measured enough."""
-        times, fastest = self._seconds[engine], min(map(self._least_seconds, self._seconds))
-        if engine == "numpy" and times and min(times) > max(_HOPELESS_RATIO * fastest, _LONG_SECONDS):
+        times, fastest = self._seconds[engine], min(map(self._fastest_time, self._seconds))
+        if engine == "numpy" and times and min(times) > max(_HOPELESS_RATIO * fastest, _SHORT_SECONDS):
             return True
         if len(times) < _MEASURED_CALLS or not self._is_short(engine):
             return len(times) >= _MEASURED_CALLS
@@ -208,7 +208,8 @@ class Autotuner:
         return len(times) >= _SHORT_CALLS or sum(times) > _MEASURED_SECONDS or is_slower
 
     def _times_of_all(self, best: str) -> Estimates:
-        times = {**self._estimates, **{engine: self._least_seconds(engine) for engine in self._seconds}}
+        timed = {engine: min(times) for engine, times in self._seconds.items() if times}
+        times = {**self._estimates, **timed}
         return Estimates(
             best,
             times.get("numpy"),
@@ -216,14 +217,14 @@ class Autotuner:
             times.get("cuda"),
             engine_status.status("cuda"),
             by_size=best == "numpy",
-            measured=frozenset(self._seconds),
+            measured=frozenset(timed),
         )
 
-    def _least_seconds(self, engine: str) -> float:
+    def _fastest_time(self, engine: str) -> float:
         return min(self._seconds[engine], default=math.inf)
 
     def _is_short(self, engine: str) -> bool:
-        return self._least_seconds(engine) <= _SHORT_SECONDS
+        return self._fastest_time(engine) <= _SHORT_SECONDS
 
 
 def _are_same(one: Any, other: Any) -> bool:

@@ -24,7 +24,7 @@ _constant = calibration_file.CALIBRATION.constants.get
 CALL = _constant("CALL", 75e-6)  # overhead of a library call that wakes threads, with cold caches
 # Overhead of a library call that wakes no threads, beyond that of NumPy's call.
 SINGLE_THREAD_CALL = _constant("SINGLE_THREAD_CALL", 7e-6)
-SHARED_WORK = 80e-6  # less work than this does not pay for a second thread
+MIN_SECONDS_FOR_THREADS = 80e-6  # less work than this does not pay for a second thread
 CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # overhead of a call on the GPU
 MIN_SECONDS_TO_WAKE_GPU = 5e-3  # a call of this length justifies waking a sleeping GPU
 GPU_WAKE_SECONDS = 0.3  # the time that waking takes
@@ -138,12 +138,12 @@ _PARTITIONS, _ARGPARTITIONS = 7.0, 11.0
 
 
 @functools.cache
-def numpy_partitions(dtype: DType, is_of_indices: bool = False) -> float:
+def numpy_partition_ns(dtype: DType, indices: bool = False) -> float:
     """Return nanoseconds per element of NumPy's `partition` at one index, or of its `argpartition`.
 
     They are measured, since some processors have vector instructions for it.
     """
     if not calibration_file.is_enabled():
-        return _ARGPARTITIONS if is_of_indices else _PARTITIONS
-    function = np.argpartition if is_of_indices else np.partition
+        return _ARGPARTITIONS if indices else _PARTITIONS
+    function = np.argpartition if indices else np.partition
     return measure_numpy(lambda keys: function(keys, keys.size // 2), dtype)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.autotuner import WORTH_MEASURING, Autotuner, autotuner_of
+from pycudakit._runtime.autotuner import MIN_MEASURED_SECONDS, Autotuner, autotuner_of
 from pycudakit._runtime.call_log import Call, Estimates, Reason
 from pycudakit._runtime.context import Preference
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_LAYOUT
@@ -32,11 +32,11 @@ Signature = tuple[Any, ...]
 _current_context = context.current_context
 _array, _integer, _bit_length = np.ndarray, int, int.bit_length
 _MAX_ENTRIES = 2000  # of a function's cache
-_MAX_TRIES = 32  # calls that leave nothing to cache, after which their signature is general
+_MAX_UNCACHEABLE = 32  # calls that leave nothing to cache, after which their signature is general
 _SMALL_INTEGER = 64  # the value of integers nearer to 0 is part of the signature: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})
 _SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
-_WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
+_STATIC_TYPES = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
 _SHORT_LIST = 32  # elements; longer lists of numbers are converted to arrays before dispatch
 
 # The signature of arguments that contain longer lists.
@@ -74,7 +74,7 @@ def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None
             signature.append(value if -_SMALL_INTEGER < value < _SMALL_INTEGER else (value.bit_length(),))
         elif kind in _SCALARS:
             signature.append(kind)
-        elif kind in _WORDS:
+        elif kind in _STATIC_TYPES:
             signature += kind, value
         elif kind is list or kind is tuple:
             inner = _signature_within(value)
@@ -110,7 +110,7 @@ def _as_arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 # ---- Prepared calls ----------------------------------------------------------------------------------
 
-MAX_BYTES = 1 << 18  # the largest arrays for which calls are prepared
+MAX_PREPARED_BYTES = 1 << 18  # the largest arrays for which calls are prepared
 
 
 class CachedCall(NamedTuple):
@@ -182,7 +182,7 @@ def offer_to_cache(result: Any, prepare: Any) -> None:
         thread_log.offered = result, prepare
 
 
-def _has_shape(argument: Any) -> bool:
+def _has_exact_key(argument: Any) -> bool:
     """Return True unless an argument is a list, or a tuple with elements other than integers."""
     kind = type(argument)
     return kind is not list and (kind is not tuple or {*map(type, argument)} <= {int})
@@ -218,7 +218,7 @@ class DispatchCache:
     def __init__(self, numpy: Callable[..., Any], function: Callable[..., Any]) -> None:
         self._numpy, self._function = numpy, function
         self.executables: LRUCache[Signature, Executable] = LRUCache(_MAX_ENTRIES)
-        self._tries: LRUCache[Signature, int] = LRUCache(_MAX_ENTRIES)  # that left nothing to cache
+        self._uncacheable: LRUCache[Signature, int] = LRUCache(_MAX_ENTRIES)  # that left nothing to cache
 
     def dispatch(
         self,
@@ -257,7 +257,7 @@ class DispatchCache:
         result, offered = run_preferring(preference, self._function, *args, **kwargs)
         logged = native_call.last_record()
         if logged is None or logged is previous:
-            self._count_try(signature, executable)
+            self._count_uncacheable(signature, executable)
         elif (
             executable is None
             and not is_nested
@@ -265,7 +265,7 @@ class DispatchCache:
         ):
             self.executables[signature] = Executable(autotuner=autotuner)
         elif not self._cache(signature, arguments, result, logged, offered):
-            self._count_try(signature, executable)
+            self._count_uncacheable(signature, executable)
         return result
 
     def _measure(
@@ -292,7 +292,7 @@ class DispatchCache:
         if before.preference is None and native_call.ran_in_numpy_for_size(logged):
             self.executables[signature] = Executable(_logger(logged))
             return True
-        if not all(map(_has_shape, arguments)):
+        if not all(map(_has_exact_key, arguments)):
             return False
         if offered is not None and offered[0] is result:
             cached_call = offered[1](native_call.cpu_choice_of(logged), arguments)
@@ -310,12 +310,12 @@ class DispatchCache:
             self.executables[signature, _exact_key(arguments)] = executable
         return True
 
-    def _count_try(self, signature: Signature, executable: Executable | None) -> None:
+    def _count_uncacheable(self, signature: Signature, executable: Executable | None) -> None:
         """Count a call that left nothing to cache; after a few, later ones take the general path at once."""
         before = executable or Executable()
         if not before.by_shape and before.compute is None:
-            self._tries[signature] = tries = (self._tries[signature] or 0) + 1
-            if tries >= _MAX_TRIES:
+            self._uncacheable[signature] = tries = (self._uncacheable[signature] or 0) + 1
+            if tries >= _MAX_UNCACHEABLE:
                 self.executables[signature] = before._replace(is_general=True)
 
 
@@ -346,7 +346,7 @@ def _autotuner(logged: native_call.CallRecord, values: tuple[Any, ...]) -> Autot
     Results must not depend on the time at which a call was measured, so NumPy is measured only if it computes
     the same bits.
     """
-    if 0 < native_call.seconds_of(logged) < WORTH_MEASURING:
+    if 0 < native_call.seconds_of(logged) < MIN_MEASURED_SECONDS:
         return None
     name = native_call.function_of(logged)
     are_exact = name not in _NEVER_BY_NUMPY and not any(map(_has_floats, values))

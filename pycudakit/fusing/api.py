@@ -28,7 +28,7 @@ from pycudakit._runtime.native_call import (
     last_call,
 )
 from pycudakit.fusing import device_replay, host_replay
-from pycudakit.fusing.autotuning import AutotunedFunction, CallsLeft, key_of, key_of_arrays
+from pycudakit.fusing.autotuning import AutotunedFunction, NumPyCallsLeft, key_of, key_of_arrays
 from pycudakit.fusing.memory.pytree import (
     arrays_in,
     copied,
@@ -109,7 +109,7 @@ class Fused(Generic[P, R]):
                     if result is not NotImplemented:
                         return result  # type: ignore[no-any-return]
                     has_failed_to_replay = True
-            elif type(best) is CallsLeft and best.count():
+            elif type(best) is NumPyCallsLeft and best.count():
                 return traced.run_by_numpy(args, kwargs, REASON_NUMPY_FASTER_FOR_SIZE)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(traced, engine, args, kwargs)
         if signature is not None:

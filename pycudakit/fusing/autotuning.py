@@ -16,7 +16,7 @@ import numpy as np
 
 from pycudakit._native import engine_status
 from pycudakit._runtime import context
-from pycudakit._runtime.autotuner import MAX_PATIENCE, Autotuner, candidates
+from pycudakit._runtime.autotuner import MAX_CAPTURE_SECONDS, Autotuner, candidates
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final, numpy_choice_for_size
@@ -35,7 +35,7 @@ _TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced: that
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
 
 
-class CallsLeft:
+class NumPyCallsLeft:
     """The number of calls with small arguments that NumPy computes before the engines are tried."""
 
     __slots__ = ("_left",)
@@ -49,6 +49,9 @@ class CallsLeft:
         return self._left >= 0
 
 
+_State = EngineChoice | float | Autotuner | NumPyCallsLeft
+
+
 class AutotunedFunction:
     """The calls of a traced function under `auto`."""
 
@@ -59,9 +62,7 @@ class AutotunedFunction:
         # - the seconds of a slow call in NumPy, after which the next one is traced,
         # - the number of small calls that are left to NumPy,
         # - or an autotuner while it measures.
-        self.best: LRUCache[tuple[Any, ...] | None, EngineChoice | float | Autotuner | CallsLeft] = LRUCache(
-            _MAX_KEYS
-        )
+        self.best: LRUCache[tuple[Any, ...] | None, _State] = LRUCache(_MAX_KEYS)
 
     def run(
         self,
@@ -91,7 +92,7 @@ class AutotunedFunction:
         if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
             best = self.best[key] = self._autotuner_of_small(args, kwargs, best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if (best is None or type(best) is CallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
+        if (best is None or type(best) is NumPyCallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
             return self._run_small(key, args, kwargs)
         if choice is not None and choice.engine == "numpy" and not traced.strict:
             return traced.run_by_numpy(args, kwargs, choice.reason)
@@ -135,9 +136,11 @@ class AutotunedFunction:
         if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
             plans.note(signature)
             return NotImplemented
-        patience = (MAX_PATIENCE if autotuner is None else autotuner.patience) if is_on_cpu else None
+        max_seconds = None
+        if is_on_cpu:
+            max_seconds = MAX_CAPTURE_SECONDS if autotuner is None else autotuner.max_capture_seconds
         with _override(engine):
-            return self._traced.capture(signature, args, kwargs, reason, patience, begin_trace)
+            return self._traced.capture(signature, args, kwargs, reason, max_seconds, begin_trace)
 
     def _run_measured(
         self,
@@ -150,7 +153,7 @@ class AutotunedFunction:
     ) -> Any:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
-        began, plans = time.perf_counter(), traced.plans.captured
+        began, captured_before = time.perf_counter(), traced.plans.captured
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda" and not autotuner.may_trace_on_gpu:
@@ -159,7 +162,9 @@ class AutotunedFunction:
                 best = autotuner.exclude("cuda")
                 if best is not None:
                     self.best[key] = self._choice(best)
-                engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
+                    engine = best.engine
+                else:
+                    engine = autotuner.next_engine(self._numbers_in(args, kwargs)) or "cpu"
                 return self._run_measured(autotuner, engine, key, arrays, args, kwargs)
         elif engine == "cuda":
             result = self._run_on_cuda(arrays, args, kwargs, REASON_COMPARED)
@@ -167,7 +172,7 @@ class AutotunedFunction:
             result = answer
         else:
             result = traced.run(traced.new_trace(), arrays, args, kwargs, reason=REASON_COMPARED)
-        if traced.plans.captured > plans:  # not timed: the next call is replayed
+        if traced.plans.captured > captured_before:  # not timed: the next call is replayed
             return result
         best = autotuner.record_time(
             engine, time.perf_counter() - began, is_compiling=engine == "cuda" and is_compiling()
@@ -206,12 +211,14 @@ class AutotunedFunction:
         seconds = time.thread_time() - began
         plain_key = key_of(args, kwargs)
         is_short = seconds < _REPLAY_SECONDS or traced.guards is None
-        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is CallsLeft and not is_short):
+        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is NumPyCallsLeft and not is_short):
             self.best[plain_key] = None
             self.best[key] = seconds
         elif plain_key:
             self.best[plain_key] = (
-                numpy_choice_for_size(traced.name) if is_short else CallsLeft(int(_TRIAL_SECONDS / seconds))
+                numpy_choice_for_size(traced.name)
+                if is_short
+                else NumPyCallsLeft(int(_TRIAL_SECONDS / seconds))
             )
         return result
 

@@ -283,11 +283,11 @@ class PlanCache:
         signature: Signature,
         function: str,
         run: Callable[[Capture], Any],
-        patience: float | None = None,
+        max_seconds: float | None = None,
     ) -> Any:
         """Call `run` with a capture that has this time limit, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
-        capture = Capture(signature.arrays, signature.engine, patience, signature.operands.generators)
+        capture = Capture(signature.arrays, signature.engine, max_seconds, signature.operands.generators)
         capture.scalars = signature.scalars
         capture.containers = set(map(id, signature.operands.containers))
         with recorded_warnings() as met:

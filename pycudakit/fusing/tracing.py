@@ -101,7 +101,7 @@ class TracedFunction:
         args: Any,
         kwargs: Any,
         reason: Reason = "",
-        patience: float | None = None,
+        max_seconds: float | None = None,
         begin_trace: Callable[[], Trace] | None = None,
     ) -> Any:
         """Run the call traced and captured, and keep its plan.
@@ -109,7 +109,7 @@ class TracedFunction:
         `reason` is that of the engine, if `auto` chose it. `begin_trace` returns the trace.
         """
         run = functools.partial(self.run_captured, args, kwargs, reason=reason, begin_trace=begin_trace)
-        return self.plans.capture(signature, self.name, run, patience)
+        return self.plans.capture(signature, self.name, run, max_seconds)
 
     def run_captured(
         self,

@@ -56,6 +56,6 @@ def plan_image(
 
 def _cost_of(nanoseconds: float, up: int, down: int, numpy: float | None, gpu: float) -> Cost:
     work = 1e-9 * nanoseconds
-    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
     moving = (up + down) / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH)
     return Cost(numpy, cost_model.CALL + max(work / workers, moving), up, down, gpu)

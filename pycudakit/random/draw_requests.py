@@ -80,7 +80,7 @@ def plan_draws(
 ) -> EngineChoice:
     """Choose the engine of a draw."""
     work = kind.nanoseconds * 1e-9 * size * (0.5 if _uses_half_words(kind, dtype) else 1.0)
-    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
     # Only for these two distributions are our numbers NumPy's.
     same = kind.code in (abi.RANDOM_BITS, abi.RANDOM_UNIFORM) and not parameters
     numpy = _NUMPY_CALL + _NUMPY_EACH * 1e-9 * size * dtype.itemsize / 8 if same else None

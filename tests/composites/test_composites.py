@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._native import engine_status
+from pycudakit._native import engine_status, hardware
 from pycudakit._runtime import cost_model
 from pycudakit.fusing.composites import signals
 
@@ -283,6 +283,17 @@ def test_auto_knows_numpys_own_loops(monkeypatch, count, taps, dtype, wanted):
             "numpy",
             cost_model.REASON_NUMPY_FASTER_FOR_SIZE,
         )
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(100_000, True), (20_000_000, False)])
+@pytest.mark.parametrize("is_awake", [False, True])
+def test_auto_knows_numpys_own_loops_beside_a_gpu(monkeypatch, size, wanted, is_awake):
+    monkeypatch.setattr(signals, "threads", lambda: 2)
+    monkeypatch.setattr(engine_status, "status", lambda _: engine_status.EngineStatus(True, ""))
+    monkeypatch.setattr(hardware, "link_is_known", lambda: is_awake)
+    monkeypatch.setattr(hardware, "link_speed", lambda _: hardware.Link(25e9, 25e9))
+    a, v = np.broadcast_to(1.0, size), np.ones(5)
+    assert signals._numpy_is_faster([a, v]) == signals._numpy_is_faster([v, a]) == wanted
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])

@@ -292,8 +292,20 @@ def test_calls_that_wake_no_threads_are_not_measured(call):
     with pk.engine("auto"):
         call(x)
     estimates = native_call.estimates_of(native_call.last_record())
-    assert estimates is None or min(estimates.seconds().values()) < autotuner.WORTH_MEASURING
+    assert estimates is None or min(estimates.seconds().values()) < autotuner.MIN_MEASURED_SECONDS
     assert estimates is None or autotuner.autotuner_of("norm", estimates, may_be_numpy=False) is None
+
+
+def test_engines_without_a_time_keep_their_estimates(monkeypatch):
+    """A call that turns out to be short ends the measurement before the other engines have run."""
+    monkeypatch.setattr(autotuner, "MIN_MEASURED_SECONDS", 1.0)
+    measuring = autotuner.Autotuner({}, ["cpu", "numpy"], estimates={"cpu": 3e-5, "numpy": 4e-5}, name="sum")
+    with pk.engine("cpu"):
+        _, times = measuring.measure(lambda _: pk.sum(np.arange(10.0)))
+    assert times.engine == "cpu"
+    assert times.numpy == 4e-5
+    assert times.measured == {"cpu"}
+    assert 0 < times.cpu < 1
 
 
 def test_sums_of_estimates():

@@ -115,7 +115,7 @@ def test_auto_tries_a_gpu_for_small_arrays_of_long_calls(small_gpu, monkeypatch)
 
     available = engine_status.EngineStatus(True, "")  # the status that is cached need not be the fake one's
     monkeypatch.setattr(engine_status, "status", lambda _: available)
-    monkeypatch.setattr(autotuner, "_MIN_PATIENCE", 1.0)  # other processes may have the processors
+    monkeypatch.setattr(autotuner, "_MIN_CAPTURE_SECONDS", 1.0)  # other processes may have the processors
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
     monkeypatch.setattr(autotuning, "choice_is_final", lambda: True)
 

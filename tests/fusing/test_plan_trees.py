@@ -416,8 +416,8 @@ def test_auto_replays_solvers(monkeypatch):
     """`auto` measures replays beside NumPy, and takes the faster one."""
     from pycudakit._runtime import autotuner as tuning
 
-    monkeypatch.setattr(tuning, "MAX_PATIENCE", 20.0)  # other processes may have the processors
-    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "MAX_CAPTURE_SECONDS", 20.0)  # other processes may have the processors
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 10_000)
 
     def body(u, tolerance):
         change = u.max()

@@ -669,8 +669,8 @@ def test_a_long_capture_gives_up(engine, monkeypatch):
 
 def test_auto_replays_loops_of_small_arrays(monkeypatch):
     """`auto` measures replays, and NumPy, and takes the faster one; a first slow call runs in NumPy."""
-    monkeypatch.setattr(tuning, "MAX_PATIENCE", 20.0)  # other processes may have the processors
-    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "MAX_CAPTURE_SECONDS", 20.0)  # other processes may have the processors
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 10_000)
 
     def body(u, n):
         for _ in range(n):
@@ -701,7 +701,7 @@ def calls_under_auto(fused, count):
 
 
 def test_auto_gives_up_a_long_capture(monkeypatch):
-    monkeypatch.setattr(tuning, "MAX_PATIENCE", 0)
+    monkeypatch.setattr(tuning, "MAX_CAPTURE_SECONDS", 0)
 
     def body(u, n):
         for i in range(1, n):
@@ -720,7 +720,7 @@ def test_auto_gives_up_a_long_capture(monkeypatch):
 
 
 def test_auto_leaves_small_arrays_to_numpy_from_a_graph_break_on(monkeypatch):
-    monkeypatch.setattr(tuning, "_PATIENCE_RATIO", 10_000)
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 10_000)
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
     captures = []
     begin = capture.Capture.__init__

@@ -323,8 +323,8 @@ def test_numpy_runs_the_rest_of_a_late_capture(monkeypatch):
         return y
 
     fused = pk.fuse(body)
-    monkeypatch.setattr(autotuning, "MAX_PATIENCE", 0.0)
-    monkeypatch.setattr(tuning, "_MIN_PATIENCE", 0.0)
+    monkeypatch.setattr(autotuning, "MAX_CAPTURE_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
     with pk.engine("auto"):
         for t in (0.5, 0.75, 0.25, 0.5, 1.5):
             got, want = fused(x, t), body(x, t)

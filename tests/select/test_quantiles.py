@@ -389,7 +389,7 @@ def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys
     clock = types.SimpleNamespace(
         perf_counter=lambda: next(ticks) * cost_model.MEASURED_ELEMENTS * nanoseconds * 1e-9
     )
-    cost_model.numpy_partitions.cache_clear()
+    cost_model.numpy_partition_ns.cache_clear()
     try:
         with monkeypatch.context() as patch, pk.engine("auto"):
             patch.setattr(cost_model, "time", clock)
@@ -400,7 +400,7 @@ def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys
             assert {plan.engine == "numpy" for plan in plans} == {is_numpys}
             assert next(ticks) == 6  # start and end of three measurements
     finally:
-        cost_model.numpy_partitions.cache_clear()
+        cost_model.numpy_partition_ns.cache_clear()
 
 
 def test_auto():

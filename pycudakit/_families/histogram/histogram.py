@@ -71,7 +71,7 @@ class _HistogramRequest:
         numpy_each, cpu_each, numpy_call, calls = _RATES[self.function]
         work = 1e-9 * size * (cpu_each + (0 if self.weights is None else _NANOSECONDS_OF_WEIGHTS))
         moved = sum(array.nbytes for array in self._operands)
-        workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+        workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
         reading = moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH)
         same = self.weights is None or size <= _MAX_ELEMENTS_OF_SAME_SUM
         return Cost(

@@ -307,7 +307,7 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
         cpu = products / (_BLAS[common] * cost_model.threads())
         return Cost(0.0 if cpu < cost_model.MIN_SECONDS_TO_WAKE_GPU else None, cpu, up, down, on_gpu)
     cpu = products / _LOOPS
-    if cpu > cost_model.SHARED_WORK:
+    if cpu > cost_model.MIN_SECONDS_FOR_THREADS:
         cpu /= cost_model.threads()
     return Cost(2e-6 + products / _NUMPY_LOOPS, cost_model.CALL + cpu, up, down, on_gpu)
 

@@ -17,14 +17,14 @@ from pycudakit._families.reduce.reduce_kernel import (
 )
 from pycudakit._native.abi import address_of, address_of_dense
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import MAX_BYTES, CachedCall
+from pycudakit._runtime.dispatch_cache import MAX_PREPARED_BYTES, CachedCall
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 from pycudakit._runtime.operands import locate_operand, placeholder_like
 
 _all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
 # Elements up to which the engine choice does not depend on the shape.
-MAX_ELEMENTS_OF_ANY_SHAPE = MAX_BYTES // 8
+MAX_ELEMENTS_OF_ANY_SHAPE = MAX_PREPARED_BYTES // 8
 _PYTHON_SUM_MAX = 100  # numbers up to which Python's sum is faster than a NumPy reduction
 
 

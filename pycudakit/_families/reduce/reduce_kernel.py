@@ -239,7 +239,7 @@ def cost_of(kernel: ReduceKernel, size: int, up: int, down: int, rows: int | Non
     `rows` is the number of rows that NumPy would read, or None if NumPy has no such function.
     """
     work = size * program_cost.estimate(kernel.program).cpu
-    threads = cost_model.threads() if work + up * _SECONDS_A_BYTE > cost_model.SHARED_WORK else 1
+    threads = cost_model.threads() if work + up * _SECONDS_A_BYTE > cost_model.MIN_SECONDS_FOR_THREADS else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, cost_model.HOST_BANDWIDTH)
     call = cost_model.CALL if threads > 1 else cost_model.SINGLE_THREAD_CALL
     cpu = call + max(work / threads, up / bandwidth)

@@ -267,7 +267,7 @@ class Reduction:
             return None
         is_small = (
             sum(array.nbytes for array in self.arrays) <= _MAX_LEARNED_BYTES
-            and result.nbytes <= dispatch_cache.MAX_BYTES
+            and result.nbytes <= dispatch_cache.MAX_PREPARED_BYTES
         )
         plain = all(type(value) is np.ndarray for value in self._values)
         reads_elements = self.name.startswith("nanarg")  # its NaN check reads the elements found

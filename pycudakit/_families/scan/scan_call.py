@@ -106,7 +106,7 @@ def _cost_of(scan: ScanFunction, array: Array, result: DType) -> Cost:
     is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PROD)
     each = _CPU_NS_FLOAT64 if is_float and FLOAT64 in (array.dtype, result) else _CPU_NS
     work = each * 1e-9 * size
-    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.MIN_SECONDS_FOR_THREADS else 1
     cpu = work / workers
     # The array is read twice; one thread scans the blocks' totals.
     moved = 2 * array.nbytes + size * result.itemsize
@@ -172,7 +172,7 @@ def scan_along(scan: ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> A
     operation, flags, table, lengths, outer, rows = described
     request = (operation, flags, table, lengths, len(lengths), outer, rows)
     fp_flags = run(choice, "pk_scan", *request, size=array.size)
-    is_chosen_once = array.nbytes <= dispatch_cache.MAX_BYTES or choice_is_final()
+    is_chosen_once = array.nbytes <= dispatch_cache.MAX_PREPARED_BYTES or choice_is_final()
     fits = out is None and array.flags.c_contiguous and is_chosen_once
     if fits and not fp_flags and choice.engine == "cpu" and dispatch_cache.is_filling_cache():
         dispatch_cache.offer_to_cache(target, prepared.fast_path_of(described, array, target))

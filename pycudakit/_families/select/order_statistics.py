@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._native import calibration_file, engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, fp_errors, native_call
-from pycudakit._runtime.cost_model import CALL, SHARED_WORK, numpy_partitions, threads
+from pycudakit._runtime.cost_model import CALL, MIN_SECONDS_FOR_THREADS, numpy_partition_ns, threads
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
 from pycudakit._runtime.operands import allocate, as_array
 
@@ -130,7 +130,7 @@ def _numpy_ns(name: str, request: OrderStatisticRequest) -> float:
     is_partition = name == "median" and request.columns % 2 == 1 and request.a.dtype.kind in "biu"
     if not (is_partition and calibration_file.is_enabled() and context.current_engine() == "auto"):
         return _NUMPY_NS
-    return numpy_partitions(request.a.dtype.newbyteorder("="))
+    return numpy_partition_ns(request.a.dtype.newbyteorder("="))
 
 
 def plan_selection(
@@ -146,7 +146,7 @@ def plan_selection(
         _NUMPY_NS_NAN_ROW if name.startswith("nan") else _NUMPY_NS_ROW
     )
     work = (size * (_CPU_NS if rows == 1 else _CPU_NS_MANY_ROWS) + rows * _CPU_NS_ROW) * 1e-9
-    workers = threads() if work > SHARED_WORK and engine_status.status("cpu") else 1
+    workers = threads() if work > MIN_SECONDS_FOR_THREADS and engine_status.status("cpu") else 1
     copy = 0.0 if request.is_dense() else size * _COPY * 1e-9
     on_cpu = _PYTHON + CALL + copy + work / workers
     # On a GPU the rows are uploaded and read several times; the download is negligible.

@@ -19,9 +19,9 @@ from pycudakit._runtime.cost_model import (
     CALL,
     CUDA_CALL,
     MEASURED_ELEMENTS,
-    SHARED_WORK,
+    MIN_SECONDS_FOR_THREADS,
     measure_numpy,
-    numpy_partitions,
+    numpy_partition_ns,
     threads,
 )
 from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine, numpys_estimates
@@ -82,7 +82,7 @@ def cost_of(
     """
     size, item = array.size, array.itemsize
     work = ours * 1e-9 * size
-    on_cpu = CALL + work / (min(threads(), most_threads) if work > SHARED_WORK else 1)
+    on_cpu = CALL + work / (min(threads(), most_threads) if work > MIN_SECONDS_FOR_THREADS else 1)
     if array.dtype.kind == "f" and item == 2:
         numpy = None  # NumPy 2.4 sorts large float16 arrays wrongly on some processors
     # A sort uploads all before it downloads anything.
@@ -196,7 +196,7 @@ def plan_partition(name: str, array: Array | None, down: int | None = None) -> E
         return choose_engine(name, [None], NO_COST)
     if context.current_engine() != "auto":
         return choose_engine(name, [array], NO_COST)
-    numpys = numpy_partitions(array.dtype.newbyteorder("="), down is not None)
+    numpys = numpy_partition_ns(array.dtype.newbyteorder("="), down is not None)
     cost = cost_of(
         array, numpys, (SORTS if down is None else ARGSORTS) * array.itemsize, down or array.itemsize
     )

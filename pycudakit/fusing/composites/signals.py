@@ -8,7 +8,7 @@ import numpy as np
 
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.cost_model import CALL, threads
+from pycudakit._runtime.cost_model import CALL, CUDA_CALL, cuda_seconds, may_pay_on_gpu, threads
 from pycudakit.fusing.composites.decorator import composite
 from pycudakit.fusing.memory.tracer import Tracer
 
@@ -23,13 +23,18 @@ _FEW = 11
 
 
 def _numpy_is_faster(arrays: list[Array]) -> bool:
-    """Return True if NumPy is faster than the CPU engine on a machine without a GPU."""
+    """Return True if NumPy's estimate is below those of the engines."""
     shorter, longer = sorted(array.size for array in arrays)
     are_floats = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
-    if not are_floats or engine_status.status("cuda") or not engine_status.status("cpu"):
+    if not are_floats or not engine_status.status("cpu"):
         return False
+    in_numpy = 1e-9 * longer * shorter * (_NUMPY_FEW if shorter <= _FEW else _NUMPY_MANY)
     cpu_engine = CALL + _STEP * shorter + 1e-9 * longer * (_OURS + _OURS_EACH * shorter) / threads()
-    return 1e-9 * longer * shorter * (_NUMPY_FEW if shorter <= _FEW else _NUMPY_MANY) < cpu_engine
+    if in_numpy >= cpu_engine:
+        return False
+    up, down = sum(array.nbytes for array in arrays), max(array.nbytes for array in arrays)
+    has_gpu = engine_status.status("cuda").available and in_numpy > CUDA_CALL
+    return not (has_gpu and may_pay_on_gpu(in_numpy, up, down)) or in_numpy < cuda_seconds(up, down)
 
 
 @composite("a", "v", numpy_is_faster=_numpy_is_faster)

@@ -130,7 +130,7 @@ class Capture:
         The arguments that are arrays. They do not overlap.
     engine
         The engine that runs the call: "cpu" or "cuda".
-    patience
+    max_seconds
         The seconds after which NumPy runs the rest of the call; None under a named engine.
     generators
         The arguments that are random generators.
@@ -140,7 +140,7 @@ class Capture:
         self,
         arrays: Sequence[Array],
         engine: str = "cpu",
-        patience: float | None = None,
+        max_seconds: float | None = None,
         generators: Sequence[Any] = (),
     ) -> None:
         self.engine = engine
@@ -160,9 +160,9 @@ class Capture:
         self._bytes = 0
         self.is_valid = True
         self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
-        self._may_be_late = patience is not None
+        self._may_be_late = max_seconds is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
-        self._ends_at = time.perf_counter() + (_MAX_SECONDS if patience is None else patience)
+        self._ends_at = time.perf_counter() + (_MAX_SECONDS if max_seconds is None else max_seconds)
         self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
         self._errors: Any = np.geterr()

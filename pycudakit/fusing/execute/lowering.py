@@ -33,13 +33,13 @@ from pycudakit.fusing.execute.plan import (
     NUMBERS,
     ArrayView,
     ConstantResult,
+    Container,
     Extent,
     NewArray,
     Number,
     Place,
     Plan,
     Request,
-    Sequenced,
 )
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.memory.buffer import byte_bounds
@@ -314,12 +314,12 @@ class _SegmentLowering:
         is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
         if kind in (list, tuple) or is_named:
             make = kind._make if is_named else kind
-            return Sequenced(make, [self._template_of(part, made) for part in result])
+            return Container(make, [self._template_of(part, made) for part in result])
         if kind is dict:
             if any(key_of_constant(key) is None for key in result):
                 raise NotReplayableError
             make = functools.partial(_with_keys, tuple(result))
-            return Sequenced(make, [self._template_of(part, made) for part in result.values()])
+            return Container(make, [self._template_of(part, made) for part in result.values()])
         # A text may be that of a number, which depends on printing options.
         if kind is str or key_of_constant(result) is None:
             raise NotReplayableError

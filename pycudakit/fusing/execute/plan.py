@@ -130,7 +130,7 @@ class Stop(NamedTuple):
     number: Number  # in the buffer NUMBERS, or in a new array
 
 
-class Sequenced(NamedTuple):
+class Container(NamedTuple):
     """A result that is a list, a tuple or a dict, which `make` makes of its parts."""
 
     make: Callable[[list[Any]], Any]
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
     written: list[int]  # the arguments of the plan that requests write to
     # Results of reductions, and their numbers of elements: unless all are finite, the call may have to warn.
     finite: list[tuple[Place, DType, int]]
-    # The call's result: an index of a buffer; or an ArrayView, a Number, a Sequenced, a ConstantResult.
+    # The call's result: an index of a buffer; or an ArrayView, a Number, a Container, a ConstantResult.
     result: Any
     condition: Number | None = None  # of the branch that the plan ends with
     stops: Sequence[Stop] = ()  # of a superblock, in the order of their calls
@@ -363,8 +363,8 @@ class PlanRun(NativeCall):
             return None
         if flags and self._has_quiet_requests:
             flags = self._flags_that_count()
-        is_correct = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
-        return buffers if is_correct else None
+        needs_no_warning = (not flags and self._is_finite(buffers)) or _ignores_errors(flags)
+        return buffers if needs_no_warning else None
 
     def outcome(self, buffers: Sequence[Array]) -> bool:
         """Return the truth value of the condition."""
@@ -480,7 +480,7 @@ def _buffers_in(result: Any) -> set[int]:
         return {result.buffer}
     if isinstance(result, Number):
         return {result.place.buffer}
-    return set().union(*map(_buffers_in, result.parts)) if isinstance(result, Sequenced) else set()
+    return set().union(*map(_buffers_in, result.parts)) if isinstance(result, Container) else set()
 
 
 def _ignores_errors(flags: int) -> bool:

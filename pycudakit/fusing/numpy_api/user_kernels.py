@@ -71,7 +71,7 @@ class TracedKernel:
             if tracer.node.buffer is not None:
                 trace.before_write(tracer.node.buffer)
         device_args, named = tree_map(call_arguments, functools.partial(_device_value, trace))
-        return trace.keep_results_on_device(function, device_args, named, all_tracers(call_arguments))
+        return trace.call_on_device(function, device_args, named, all_tracers(call_arguments))
 
 
 def _may_run_on_device(trace: Trace, kernel: Any, call_arguments: Any) -> bool:

@@ -20,7 +20,7 @@ def captured_call(
     capture: Capture,
     function: Callable[..., Any],
     arrays: Sequence[Array],
-    rest: Sequence[Any] = (),
+    positional: Sequence[Any] = (),
     keywords: Mapping[str, Any] | None = None,
 ) -> Tracer:
     """Call a function of arrays and other arguments; its result, a new array, joins the capture."""
@@ -31,7 +31,7 @@ def captured_call(
 
     capture.add_memory(arrays)
     with allocator.hooked(lambda new: capture.add_memory([new]), on_host_access):
-        result = function(*arrays, *rest, **(keywords or {}))
+        result = function(*arrays, *positional, **(keywords or {}))
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
 
 
@@ -42,4 +42,4 @@ def captured_reduction(
     capture.add_memory(arrays)
     first = capture.begin_reductions([name])
     (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), not result.ndim)
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), is_scalar=not result.ndim)

@@ -305,10 +305,10 @@ class Trace(IndexingTrace):
         is_elementwise = isinstance(function, np.ufunc) and function.signature is None
         instead = "call it outside of the function" + ", or write its formula in NumPy" * is_elementwise
         if (capture := self.capture) is not None:
-            call = self._host_call(capture, function, arguments, keywords)
+            call = self._host_call_for(capture, function, arguments, keywords)
             if call is not None:
                 self.note_graph_break(f"{name}(){LACKING}", instead, is_replayed=True)
-                return self._captured_host_call(capture, call)
+                return self._make_host_call(capture, call)
         self.note_graph_break(f"{name}(){LACKING}", instead)
         return self.on_host(function, arguments, keywords, may_write=True)
 
@@ -333,10 +333,10 @@ class Trace(IndexingTrace):
         if not self.has_stopped_deferring:
             self._mark_escaped_with(wrapped, (arguments, keywords))
         if self.passes is not None:
-            self._record_host_call(function, (arguments, keywords), wrapped, before)
+            self._record_pass(function, (arguments, keywords), wrapped, before)
         return wrapped
 
-    def _host_call(
+    def _host_call_for(
         self,
         capture: Capture,
         function: Any,
@@ -405,7 +405,7 @@ class Trace(IndexingTrace):
         capture, buffer = self.capture, tracer.node.buffer
         if capture is None or buffer is None:
             return False
-        call = self._host_call(capture, function, (tracer, *rest), keywords, writes=True)
+        call = self._host_call_for(capture, function, (tracer, *rest), keywords, writes=True)
         if call is None or type(call.arguments[0]) is not ArrayOperand:
             return False
         self.compute_readers(buffer)
@@ -425,10 +425,11 @@ class Trace(IndexingTrace):
         """Compute a call as a host call of a replay; return NotImplemented if it cannot be one."""
         if (capture := self.capture) is None:
             return NotImplemented
-        call = self._host_call(capture, function, arguments, keywords)
-        return NotImplemented if call is None else self._captured_host_call(capture, call)
+        call = self._host_call_for(capture, function, arguments, keywords)
+        return NotImplemented if call is None else self._make_host_call(capture, call)
 
-    def _captured_host_call(self, capture: Capture, call: HostCall) -> Any:
+    def _make_host_call(self, capture: Capture, call: HostCall) -> Any:
+        """Make a host call while it is captured; return its results as tracers."""
         before, began = last_record(), time.perf_counter()
         result = capture.call_on_host(call)
         self.add_numpy_seconds(began, before)
@@ -487,7 +488,7 @@ class Trace(IndexingTrace):
             self.buffers.make_resident([out.node.array])
             keyword_values["out"] = out.node.array
         try:
-            return self.keep_results_on_device(
+            return self.call_on_device(
                 function,
                 values,
                 keyword_values,
@@ -498,7 +499,7 @@ class Trace(IndexingTrace):
         except allocator.NumPyRefusedError:
             return self.on_host(function, arguments, keywords, may_write=out is not None)
 
-    def keep_results_on_device(
+    def call_on_device(
         self,
         function: Any,
         values: Sequence[Any],
@@ -516,7 +517,7 @@ class Trace(IndexingTrace):
             result = function(*values, **keyword_values)
         wrapped = self.wrap(result)
         if self.passes is not None:
-            self._record_host_call(function, reads, wrapped, None)
+            self._record_pass(function, reads, wrapped, None)
         return wrapped
 
     def can_write_on_device(self, out: Any) -> bool:
@@ -550,7 +551,7 @@ class Trace(IndexingTrace):
         self.buffers.make_resident([array])
         return array
 
-    def _record_host_call(self, function: Any, values: Any, result: Any, before: Any) -> None:
+    def _record_pass(self, function: Any, values: Any, result: Any, before: Any) -> None:
         reads = [s.node.array for s in iter_tracers(values) if s.node.array is not None]
         writes = [s.node.array for s in iter_tracers(result) if s.node.array is not None]
         shape = max((array.shape for array in reads), key=math.prod, default=())

@@ -1,12 +1,43 @@
-"""`LRUCache`: a bounded dictionary from which entries that were not used lately are dropped."""
+"""`LRUCache`, a dictionary that is bounded by entries; `release_least_recent` bounds memory by bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+import itertools
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+next_use = itertools.count(1).__next__  # a number for each use, in order
+
+
+class Releasable(Protocol):
+    """Objects that keep memory for later calls."""
+
+    last_use: int  # by `next_use()`
+
+    @property
+    def bytes(self) -> int:
+        """The memory that `release` frees."""
+
+    def release(self) -> None:
+        """Free the memory; a later call allocates it again."""
+
+
+def release_least_recent(users: Iterable[Releasable], max_bytes: int) -> None:
+    """Release the objects that were used least recently, until the others have at most `max_bytes`.
+
+    The one that was used last stays in any case.
+    """
+    *others, last = sorted(users, key=operator.attrgetter("last_use"))
+    excess = last.bytes + sum([each.bytes for each in others]) - max_bytes
+    for each in others:
+        if excess <= 0:
+            break
+        excess -= each.bytes
+        each.release()
 
 
 class LRUCache(dict[K, V | None], Generic[K, V]):

@@ -35,7 +35,7 @@ from pycudakit._native import abi, hardware, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, late_bound, native_call
-from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.lru_cache import LRUCache, next_use, release_least_recent
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.execute.capture import NotReplayableError, key_of_constant
 from pycudakit.fusing.guards import MAX_DEPTH, ImpureError
@@ -428,6 +428,16 @@ class _CapturedCalls:
 
     idle: list[CapturedCall]
     are_replayable: bool = True
+    last_use: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The address ranges of the captured calls."""
+        return sum([each.bytes for each in self.idle])
+
+    def release(self) -> None:
+        """Drop the captured calls; the next call is captured again."""
+        self.idle.clear()
 
 
 _captured_calls: LRUCache[tuple[Any, ...], _CapturedCalls] = LRUCache(_MAX_SIGNATURES)
@@ -447,6 +457,7 @@ def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
     result = captured_call.replay(signature)
     if result is not NotImplemented:
         captured.idle.append(captured_call)
+        captured.last_use = next_use()
     return result
 
 
@@ -471,17 +482,11 @@ def _capture(signature: CallSignature, call: Callable[[], Any], captured: _Captu
     if not captured_call.finish(result):
         captured.are_replayable = False
         return result
-    if captured_call.bytes + _idle_bytes() > _MAX_TOTAL_BYTES:
-        _captured_calls.age()
-        if captured_call.bytes + _idle_bytes() > _MAX_TOTAL_BYTES:
-            _captured_calls.clear()
-        _captured_calls[signature.key] = captured
     captured.idle.append(captured_call)
+    captured.last_use = next_use()
+    _captured_calls[signature.key] = captured  # it may have been dropped meanwhile
+    release_least_recent(_captured_calls.live_values(), _MAX_TOTAL_BYTES)
     return result
-
-
-def _idle_bytes() -> int:
-    return sum([each.bytes for captured in _captured_calls.live_values() for each in captured.idle])
 
 
 late_bound.register(try_replay=try_replay)

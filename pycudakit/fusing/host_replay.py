@@ -23,7 +23,7 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Noted, Reason
-from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.lru_cache import LRUCache, next_use, release_least_recent
 from pycudakit._runtime.native_call import collect_calls, log_fused_call
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
@@ -37,7 +37,7 @@ from pycudakit.fusing.memory.pytree import is_generator, tree_map_in_place
 IS_ON = os.environ.get("PYCUDAKIT_REPLAY") != "0"
 _MAX_SIGNATURES = 256
 _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a small share
-_MAX_BYTES = 256 << 20  # of the runs that are idle
+_MAX_BYTES = 256 << 20  # of the runs that are idle, of all functions
 _MAX_FAILURES = 2  # replays in succession that must be traced after all, before the plans are dropped
 _MAX_PATHS = 64  # of one signature
 _MANY_MISSES = 8  # calls in succession whose paths are not known, after which fewer are tried
@@ -84,8 +84,19 @@ class _Entry:
     def __init__(self) -> None:
         self.is_replayable = True
         self.is_late = False  # its capture took too long for `auto`
+        self.last_use = next_use()
         self.failures = self.misses = self.failed_captures = 0
         self.tree: PlanTree | None = None
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the plans."""
+        tree = self.tree  # another thread may release it
+        return 0 if tree is None else tree.bytes
+
+    def release(self) -> None:
+        """Drop the plans; the next call is captured again."""
+        self.tree = None
 
     def drop(self) -> None:
         """Drop the plans for good."""
@@ -230,6 +241,7 @@ class PlanCache:
             result = tree.replay(operands.arrays, operands.addresses, reason, operands.generators)
         if type(result) is not NotReplayed:
             entry.failures = entry.misses = 0
+            entry.last_use = next_use()
             return result
         entry.misses += result is NotReplayed.UNKNOWN_PATH
         entry.failures += result is NotReplayed.FAILED
@@ -252,8 +264,8 @@ class PlanCache:
         if tree is None:
             return False
         entry = self._entry_of(signature)
-        entry.tree = tree
-        self._release_others(signature, entry)
+        entry.tree, entry.last_use = tree, next_use()
+        _bound_memory()
         return True
 
     def plan_of(self, signature: Signature) -> Plan | None:
@@ -301,7 +313,8 @@ class PlanCache:
             entry.drop()
         elif is_added:
             self.captured += 1
-            self._release_others(signature, entry)
+            entry.last_use = next_use()
+            _bound_memory()
         else:
             entry.failed_captures += 1
             has_other_paths = bool(capture.breaks) and entry.failed_captures < _MAX_FAILED_CAPTURES
@@ -309,21 +322,19 @@ class PlanCache:
                 entry.drop()
         return result
 
-    def _release_others(self, signature: Signature, entry: _Entry) -> None:
-        """Forget all plans but a new entry's if together they take too much memory."""
-        if sum(each.bytes for cache in list(_caches) for each in cache.trees()) > _MAX_BYTES:
-            release()
-            self._entries[signature.key] = entry
-
     def _entry_of(self, signature: Signature) -> _Entry:
         entry = self._entries[signature.key]
         if entry is None:  # it was dropped meanwhile
             entry = self._entries[signature.key] = _Entry()
         return entry
 
+    def entries(self) -> list[_Entry]:
+        """Return the entries that have plans."""
+        return [entry for entry in self._entries.live_values() if entry.tree is not None]
+
     def trees(self) -> list[PlanTree]:
         """Return the trees that are kept."""
-        return [entry.tree for entry in self._entries.live_values() if entry.tree is not None]
+        return [entry.tree for entry in self.entries() if entry.tree is not None]
 
     def plans(self) -> list[Plan]:
         """Return the plans that are kept."""
@@ -335,6 +346,11 @@ class PlanCache:
 
 
 _caches: weakref.WeakSet[PlanCache] = weakref.WeakSet()
+
+
+def _bound_memory() -> None:
+    """Drop the plans that were used least recently if those of all functions take too much memory."""
+    release_least_recent([entry for cache in list(_caches) for entry in cache.entries()], _MAX_BYTES)
 
 
 def release() -> None:

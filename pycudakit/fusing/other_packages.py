@@ -80,7 +80,6 @@ def _is_installed(top: str) -> bool:
     return any(part in ("site-packages", "dist-packages") for part in file.split(os.sep))
 
 
-@functools.lru_cache(1024)
 def with_arrays(function: Any) -> Callable[..., Any]:
     """Return a function that calls another with arrays in place of tracers."""
 

@@ -209,10 +209,15 @@ class Scope:
         return traced_function(value) if is_function else value
 
 
-@functools.lru_cache(1024)
 def traced_function(function: FunctionType) -> Any:
     """Return a function that the body of a fused function calls, with replaced names."""
-    return TracedBody(function)
+    trace = current_trace()
+    if trace is None:
+        return TracedBody(function)
+    body = trace.traced_functions.get(function)
+    if body is None:
+        body = trace.traced_functions[function] = TracedBody(function)
+    return body
 
 
 @functools.lru_cache(256)

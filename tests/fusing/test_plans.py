@@ -628,6 +628,23 @@ def test_release_forgets_plans(engine):
     assert not is_replayed()
 
 
+def test_functions_that_a_function_calls_are_freed(engine):
+    def make():
+        constant = np.ones(20)
+
+        def helper(x):
+            return x + constant
+
+        return pk.fuse(lambda x: helper(x) * 2), weakref.ref(helper), weakref.ref(constant)
+
+    fused, *refs = make()
+    for _ in range(3):
+        fused(numbers(20))
+    del fused
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
 def test_a_function_and_its_plans_are_freed(engine):
     fused = pk.fuse(lambda x: x + 1)
     for _ in range(3):
@@ -655,6 +672,39 @@ def test_little_memory_is_kept(engine, monkeypatch):
             u = numbers(100_000)
             expected = step(u.copy(), 3)
             np.testing.assert_allclose(fused(u, 3), expected, rtol=1e-13)
+
+
+def test_plans_used_least_recently_are_dropped(engine, monkeypatch):
+    def make():
+        return pk.fuse(lambda x: np.exp(x) * (x + 1) + np.flip(x))
+
+    def call(fused):
+        x = numbers(50_000)
+        np.testing.assert_allclose(fused(x), np.exp(x) * (x + 1) + np.flip(x), rtol=1e-13)
+
+    first, second, third = make(), make(), make()
+    for fused in (first, second):
+        for _ in range(3):
+            call(fused)
+    if not (plans_of(first).trees() and plans_of(second).trees()):
+        pytest.skip("this engine does not replay the function")  # `auto`, which may run it in NumPy
+    size = plans_of(first).trees()[0].bytes
+    monkeypatch.setattr(host_replay, "_caches", weakref.WeakSet([*map(plans_of, (first, second, third))]))
+    monkeypatch.setattr(host_replay, "_MAX_BYTES", 2 * size + size // 2)
+    call(first)
+    for _ in range(3):
+        call(third)
+    assert plans_of(first).trees()
+    assert plans_of(third).trees()
+    assert not plans_of(second).trees()
+    call(second)  # captured again
+    call(second)
+    assert plans_of(second).trees()
+    assert not plans_of(first).trees()
+
+
+def plans_of(fused):
+    return fused._traced.plans
 
 
 def test_a_long_capture_gives_up(engine, monkeypatch):

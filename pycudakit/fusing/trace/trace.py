@@ -55,6 +55,7 @@ class Trace(IndexingTrace):
     def __init__(self, name: str, handlers: Mapping[Any, Callable[..., Any]], strict: bool) -> None:
         super().__init__(name, strict)
         self._handlers = handlers
+        self.traced_functions: dict[Any, Any] = {}  # functions that the body calls, with replaced names
 
     # ---- NumPy's functions ---------------------------------------------------------------------------
 

@@ -61,9 +61,11 @@ class Dispatcher:
         The function whose calls on device arrays are captured and replayed.
     parameters
         The parameters' names, or a function that has them, for messages.
-    on_dask, on_device
-        Compute a call on Dask arrays, and on device arrays, from its arguments and keywords. NotImplemented
-        as a result means that NumPy dispatches to Dask.
+    on_dask
+        Computes a call on Dask arrays from its arguments and keywords. NotImplemented as a result means that
+        NumPy dispatches to Dask.
+    on_device
+        Computes a call on device arrays from its arguments, its keywords, and its signature for captures.
     device_fast_path
         Computes a call on device arrays, or returns None.
     accepts_nulls
@@ -80,7 +82,7 @@ class Dispatcher:
         function: Any,
         parameters: Callable[..., Any] | Sequence[str],
         on_dask: Implementation,
-        on_device: Implementation,
+        on_device: Callable[[Sequence[Any], Mapping[str, Any], Any], Any],
         device_fast_path: Callable[..., Any] | None = None,
         accepts_nulls: bool = False,
         on_pandas: Implementation | None = None,
@@ -105,15 +107,16 @@ class Dispatcher:
                 result = None
             if result is not None:
                 return result
-        result = late_bound.try_replay(self._function, args, kwargs)
+        result, signature = late_bound.try_replay(self._function, args, kwargs)
         if result is not NotImplemented:
             return result
         values = (*args, *kwargs.values())
         if any(map(has_dask, values)):
             return self._on_dask(args, kwargs)
         if can_use_device_arrays() and any(map(self._has_device_array, values)):
-            check_device_arguments(self._name, self._parameters, args, kwargs)
-            return self._on_device(args, kwargs)
+            if signature is None:  # which only valid arrays have
+                check_device_arguments(self._name, self._parameters, args, kwargs)
+            return self._on_device(args, kwargs, signature)
         value = None if by_numpy is None else overriding_argument(values)
         if value is None or by_numpy is None:
             return NotImplemented
@@ -143,7 +146,7 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
         function,
         function,
         on_dask=lambda args, kwargs: late_bound.call_on_dask(name, args, kwargs, call.__module__),
-        on_device=lambda args, kwargs: late_bound.call_on_device(function, *args, **kwargs),
+        on_device=functools.partial(late_bound.call_on_device, function),
         device_fast_path=getattr(function, "device_fast_path", None),
     ).dispatch
 

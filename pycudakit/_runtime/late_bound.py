@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _implementations: dict[str, Callable[..., Any]] = {
-    "try_replay": lambda *_: NotImplemented  # until `fusing.device_replay` registers its own
+    "try_replay": lambda *_: (NotImplemented, None)  # until `fusing.device_replay` registers its own
 }
 
 
@@ -18,13 +18,19 @@ def register(**functions: Callable[..., Any]) -> None:
     _implementations.update(functions)
 
 
-def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a pycudakit function, or an elementwise one, on arrays in device memory."""
-    return _implementations["call_on_device"](function, *args, **kwargs)
+def call_on_device(function: Any, args: Any, kwargs: Any, signature: Any = None) -> Any:
+    """Call a pycudakit function, or an elementwise one, on arrays in device memory.
+
+    `signature` is what `try_replay` returned for the call.
+    """
+    return _implementations["call_on_device"](function, args, kwargs, signature)
 
 
-def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return the result of replaying a recorded call on device arrays, or NotImplemented."""
+def try_replay(function: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the result of replaying a captured call on device arrays, or NotImplemented; and its signature.
+
+    The signature is None if the call cannot be replayed.
+    """
     return _implementations["try_replay"](function, args, kwargs)
 
 

@@ -238,7 +238,9 @@ def _dispatcher(traced: TracedFunction) -> Dispatcher:
         traced,
         traced.function,
         on_dask=lambda *_: NotImplemented,  # the body runs on Dask's arrays
-        on_device=lambda args, kwargs: device_replay.call(traced, traced.run_on_devices, args, kwargs),
+        on_device=lambda args, kwargs, signature: device_replay.call(
+            signature, traced.run_on_devices, args, kwargs
+        ),
         has_device_array=lambda value: bool(device_arrays_in(value)),
     )
 

@@ -444,26 +444,28 @@ _captured_calls: LRUCache[tuple[Any, ...], _CapturedCalls] = LRUCache(_MAX_SIGNA
 hardware.on_release.append(_captured_calls.clear)
 
 
-def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
-    """Replay a call, if its signature was captured; else return NotImplemented."""
+def try_replay(function: Any, args: Any, kwargs: Any) -> tuple[Any, CallSignature | None]:
+    """Replay a call, if its signature was captured; return the result, or NotImplemented, and the signature.
+
+    The signature is None if the call cannot be replayed.
+    """
     signature = _signature_of(function, args, kwargs)
     captured = None if signature is None else _captured_calls[signature.key]
     if signature is None or captured is None:
-        return NotImplemented
+        return NotImplemented, signature
     try:
         captured_call = captured.idle.pop()
     except IndexError:  # none is captured yet, or other threads are replaying all of them
-        return NotImplemented
+        return NotImplemented, signature
     result = captured_call.replay(signature)
     if result is not NotImplemented:
         captured.idle.append(captured_call)
         captured.last_use = next_use()
-    return result
+    return result, signature
 
 
-def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call `run` for a function with device arrays; capture the second call with a signature."""
-    signature = _signature_of(function, args, kwargs)
+def call(signature: CallSignature | None, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call `run` with arguments that include device arrays; capture the second call with a signature."""
     if signature is None:
         return run(*args, **kwargs)
     captured = _captured_calls[signature.key]

@@ -11,15 +11,16 @@ from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._families.elementwise import non_ufuncs, two_output_ufuncs
 from pycudakit.fusing import device_replay
 from pycudakit.fusing.api import Fused
+from pycudakit.fusing.device_replay import CallSignature
 from pycudakit.fusing.numpy_api.elementwise import pair
 from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_body import evaluate, traced_library_function
 
 
-def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function on the device of its arrays, by replay where possible."""
-    return device_replay.call(function, _fused(function), args, kwargs)
+def call(function: Any, args: Any, kwargs: Any, signature: CallSignature | None) -> Any:
+    """Call a function on the device of its arrays; capture its second call with a signature."""
+    return device_replay.call(signature, _fused(function), args, kwargs)
 
 
 @functools.lru_cache(1024)

@@ -237,7 +237,7 @@ class Generator(CompoundDistributions):
         """
         if foreign_arrays.can_use_device_arrays() and foreign_arrays.is_on_device(x):
             foreign_arrays.check_device_arguments("shuffle", ["self", "x"], (self, x), {})
-            late_bound.call_on_device(Generator.shuffle, self, x, axis)
+            late_bound.call_on_device(Generator.shuffle, (self, x, axis), {})
             return
         foreign_arrays.read(
             x, "shuffle, x", by_numpy=True

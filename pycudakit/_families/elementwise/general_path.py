@@ -308,7 +308,7 @@ def _dispatcher(function: ElementFunction) -> Dispatcher:
         function,
         function.labels or function.numpy,
         on_dask=on_dask,
-        on_device=lambda inputs, named: late_bound.call_on_device(function, *inputs, **named),
+        on_device=functools.partial(late_bound.call_on_device, function),
         device_fast_path=device_fast_path,
         accepts_nulls=True,
         on_pandas=on_pandas if isinstance(function.numpy, np.ufunc) and function.outputs == 1 else None,

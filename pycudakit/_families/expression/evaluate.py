@@ -364,7 +364,7 @@ def _dispatcher(parsed: Parsed, expression: str, variables: Mapping[str, Any], o
         evaluate,
         evaluate,
         on_dask=lambda *_: late_bound.call_on_dask("evaluate", (expression, variables), {"out": out}),
-        on_device=lambda *_: late_bound.call_on_device(evaluate, expression, variables, out),
+        on_device=lambda *_: late_bound.call_on_device(evaluate, (expression, variables, out), {}),
         device_fast_path=lambda **_: _on_device(parsed, list(variables.values()), out),
     )
 

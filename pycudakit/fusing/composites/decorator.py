@@ -62,8 +62,8 @@ def composite(
             call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
             return late_bound.call_on_dask(name, call_args, call_kwargs)
 
-        def on_device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            return device_replay.call(body, fused, args, kwargs)
+        def on_device(args: Sequence[Any], kwargs: Mapping[str, Any], signature: Any) -> Any:
+            return device_replay.call(signature, fused, args, kwargs)
 
         dispatch = Dispatcher(name, body, body, on_dask, on_device).dispatch
 

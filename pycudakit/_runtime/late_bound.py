@@ -31,7 +31,8 @@ def try_replay(function: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
     The signature is None if the call cannot be replayed.
     """
-    return _implementations["try_replay"](function, args, kwargs)
+    result: tuple[Any, Any] = _implementations["try_replay"](function, args, kwargs)
+    return result
 
 
 def call_on_dask(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:

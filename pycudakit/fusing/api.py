@@ -186,7 +186,7 @@ class Fused(Generic[P, R]):
     def _explain(self, args: Any, kwargs: Any) -> Explained:
         args, kwargs = tree_map((args, kwargs), copied)
         trace = self._traced.new_trace()
-        trace.passes = []
+        trace.executor.passes = []
         arrays = arrays_in([args, kwargs])
         trace.buffers.label(names_of(self.__wrapped__, args, kwargs))
         device_arrays = device_arrays_in((args, kwargs))
@@ -199,7 +199,7 @@ class Fused(Generic[P, R]):
         return Explained(
             self._traced.name,
             trace.engine if call is None else call.engine,
-            tuple(trace.passes),
+            tuple(trace.executor.passes),
             tuple(trace.breaks),
             0 if call is None else call.bytes_up,
             0 if call is None else call.bytes_down,

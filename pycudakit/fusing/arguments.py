@@ -163,7 +163,7 @@ class ArgumentMap:
                 group = alike[first : first + MAX_OUTPUTS]
                 new = [result for s in group if (result := imported.new(s.shape, s.dtype)) is not None]
                 if len(new) == len(group):
-                    self._trace.compute_into([s.node for s in group], [array for _, array in new])
+                    self._trace.executor.compute_into([s.node for s in group], [array for _, array in new])
                     self._results.update({id(s): result for s, (result, _) in zip(group, new, strict=True)})
 
     def _result_on_device(self, tracer: Tracer, imported: ImportedArrays) -> Any:

@@ -19,9 +19,9 @@ from pycudakit._runtime.fp_errors import uncounted
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.memory.pytree import pandas_in, tree_map_in_place
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.traced_values import iter_tracers
 from pycudakit.fusing.traced_generator import TracedGenerator
 
 # Modules of Python's library whose functions take tracers as they take arrays.

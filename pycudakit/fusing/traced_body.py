@@ -33,10 +33,10 @@ from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
 from pycudakit.fusing.other_packages import call_with_arrays, is_compiled, is_own, needs_arrays, with_arrays
-from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.out_argument import accepts_result
 from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.traced_values import iter_tracers
 from pycudakit.fusing.traced_generator import TracedGenerator, default_rng_of
 
 _PACKAGE = __name__.partition(".")[0]
@@ -134,7 +134,7 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
         return result
     arrays = [trace.materialize(tracer) for tracer in reads]
     writes = [trace.materialize(tracer) for tracer in iter_tracers(result)]
-    trace.record_kernel("evaluate", reads[0].shape if reads else (), arrays, writes)
+    trace.executor.record_kernel("evaluate", reads[0].shape if reads else (), arrays, writes)
     return result if out is None else out
 
 

@@ -122,7 +122,7 @@ class TracedFunction:
         """Run the call traced, while a capture observes its library calls."""
         # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
         trace = (begin_trace or self._new_trace_to_capture)()
-        trace.begun_capture = capture
+        trace.executor.begun_capture = capture
         capture.sets_errors = self.guards is not None and self.guards.sets_errors
         with observe_entries(capture.on_native_call):
             return self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
@@ -187,7 +187,7 @@ class TracedFunction:
     def _run(self, trace: Trace, args: Any, kwargs: Any, imported: ImportedArrays | None = None) -> Any:
         argument_map = ArgumentMap(trace, imported)
         # Calls on device arrays do not warn, nor do our own bodies by results that they do not use.
-        trace.computes_unread = imported is None and not self._is_from_library
+        trace.deferred.computes_unread = imported is None and not self._is_from_library
         roots = self.function, args, kwargs
         args, kwargs = argument_map.to_tracers(self.function, args, kwargs)
         analysis = self._analysis_of(args, kwargs)
@@ -195,8 +195,8 @@ class TracedFunction:
             trace.defers_float = analysis.defers_float
         is_pure = analysis is None or analysis.is_pure  # no instruction can reach memory past the trace
         trace.analysis, trace.outermost_code = None if is_pure else analysis, _RUN_CODE
-        if trace.begun_capture is not None and trace.begun_capture.scalars:
-            args, kwargs = self._with_scalar_operands(trace, trace.begun_capture, args, kwargs)
+        if trace.executor.begun_capture is not None and trace.executor.begun_capture.scalars:
+            args, kwargs = self._with_scalar_operands(trace, trace.executor.begun_capture, args, kwargs)
         listener = trace.buffers.scope.listener
         if trace.analysis is not None and trace.analysis.has_risks:
             trace.mark_not_replayable()
@@ -205,8 +205,8 @@ class TracedFunction:
         try:
             result = run_with_trace(trace, functools.partial(self.body, *args, **kwargs))
             del args, kwargs
-            if trace.begun_capture is not None:
-                trace.begun_capture.body_has_ended = True
+            if trace.executor.begun_capture is not None:
+                trace.executor.begun_capture.body_has_ended = True
             if imported is None:
                 trace.finish(all_tracers(result))
             else:
@@ -304,7 +304,7 @@ def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, .
     error = roots[-1]
     if isinstance(error, Exception) and not isinstance(error, errors.Error) and not ended_a_call(error):
         with contextlib.suppress(Exception):  # of an operation that raised this error
-            trace.compute(trace.deferred())  # which may have to warn
+            trace.executor.compute(trace.deferred.nodes())  # which may have to warn
     # After an engine failure, device data may be lost; the error already reports that.
     with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
         trace.buffers.sync_all_to_caller()

@@ -879,7 +879,7 @@ def test_functions_without_risky_instructions_fuse_as_before(engine, body, make,
 
 
 def test_without_the_flush_numbers_are_wrong(monkeypatch):
-    monkeypatch.setattr("pycudakit.fusing.schedule.scheduler.Scheduler.flush", lambda _: None)
+    monkeypatch.setattr("pycudakit.fusing.trace.traced_values.TracedValues.flush", lambda _: None)
     with pk.engine("cpu"), pytest.raises(AssertionError):
         check(Model.through_attribute, a_model)
 

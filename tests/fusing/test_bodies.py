@@ -7,7 +7,7 @@ from helpers.strategies import assert_values, outcome
 
 import pycudakit as pk
 from pycudakit.fusing.schedule.cost import Costs
-from pycudakit.fusing.schedule.scheduler import Scheduler
+from pycudakit.fusing.trace.traced_values import TracedValues
 
 # Letters are arrays of `fusing.bodies.pool`. Three spaces separate bodies.
 
@@ -175,7 +175,7 @@ def test_numbers_that_a_type_does_not_hold(engine, body, n):
 @pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE))
 def test_numpy_runs_the_rest_from_any_operation_on(body, monkeypatch):
     """As `auto` lets it, where tracing is far slower than NumPy."""
-    left, fall_back_if_slow = 0, Scheduler.fall_back_if_slow
+    left, fall_back_if_slow = 0, TracedValues.fall_back_if_slow
 
     def fall_back(trace):
         nonlocal left
@@ -185,7 +185,7 @@ def test_numpy_runs_the_rest_from_any_operation_on(body, monkeypatch):
             patch.setattr(trace, "engine", "auto")
             return fall_back_if_slow(trace)
 
-    monkeypatch.setattr(Scheduler, "fall_back_if_slow", fall_back)
+    monkeypatch.setattr(TracedValues, "fall_back_if_slow", fall_back)
     for operations in range(20):
         left = operations
         with pk.engine("cpu"):

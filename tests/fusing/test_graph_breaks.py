@@ -9,7 +9,7 @@ import pytest
 from helpers.strategies import assert_values
 
 import pycudakit as pk
-from pycudakit.fusing.schedule.reduce_fusion import ReduceScheduler
+from pycudakit.fusing.schedule.executor import Executor
 
 SIZES = [100, 20_000]
 
@@ -313,13 +313,13 @@ def halved_until_small(x):
 
 def test_a_loop_that_looks_does_not_begin_again(engine, monkeypatch):
     steps = []
-    reduce_operand = ReduceScheduler._reduce_operand
+    reduce_operand = Executor._reduce_operand
 
-    def counted(trace, node, producer):
+    def counted(executor, node, producer):
         steps.append(node.steps)
-        return reduce_operand(trace, node, producer)
+        return reduce_operand(executor, node, producer)
 
-    monkeypatch.setattr(ReduceScheduler, "_reduce_operand", counted)
+    monkeypatch.setattr(Executor, "_reduce_operand", counted)
     x = np.linspace(0, 3, 20_000)
     fused = pk.fuse(halved_until_small)
     with pk.engine("cpu" if engine == "auto" else engine):

@@ -31,7 +31,7 @@ def test_programs_that_differed_once(seed):
 
 @pytest.mark.parametrize("programs", [aliasing, constructs], ids=["aliasing", "constructs"])
 def test_without_the_flush_a_difference_is_found(monkeypatch, programs):
-    monkeypatch.setattr("pycudakit.fusing.schedule.scheduler.Scheduler.flush", lambda _: None)
+    monkeypatch.setattr("pycudakit.fusing.trace.traced_values.TracedValues.flush", lambda _: None)
     began = time.monotonic()
     _, found = search(programs.difference, 20, 1)
     assert found is not None

@@ -8,11 +8,11 @@ from helpers import fake_gpu
 from helpers.strategies import assert_values, build
 from pycudakit._runtime import context
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.schedule import tile_rows
+from pycudakit.fusing.schedule import executor, tile_rows
 
 
 def cut(monkeypatch, size=1 << 14):
-    monkeypatch.setattr(tile_rows.TiledScheduler, "min_reduced_bytes", 0)
+    monkeypatch.setattr(executor.Executor, "min_reduced_bytes", 0)
     for name in ("_MIN_TILES_PER_THREAD", "_MIN_BYTES", "_MIN_BYTES_PER_THREAD"):
         monkeypatch.setattr(tile_rows, name, 0)
     for name in ("_TILE_BYTES", "_MIN_TILE_BYTES", "_DEVICE_TILE_BYTES"):
@@ -23,8 +23,8 @@ def cut(monkeypatch, size=1 << 14):
 def whole(function, *arguments):
     """Return the result of a function without row tiling."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tile_rows.TiledScheduler, "_run_tiled", lambda *_: False)
-        patched.setattr(tile_rows.TiledScheduler, "depends_on_row_reductions", lambda *_: False)
+        patched.setattr(tile_rows.RowTiler, "_run", lambda *_: False)
+        patched.setattr(tile_rows.RowTiler, "depends_on_row_reductions", lambda *_: False)
         return pk.fuse(function)(*arguments)
 
 

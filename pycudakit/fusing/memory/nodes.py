@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,9 +129,9 @@ class Node:
         return [node.array for node in self.ancestors() if node.array is not None]
 
 
-def _ancestors(nodes: list[Node], unless_unreachable_at: int | None = None) -> Iterator[Node]:
+def _ancestors(nodes: Sequence[Node], unless_unreachable_at: int | None = None) -> Iterator[Node]:
     """Yield these nodes and all that they depend on, but none that had no reachable memory at a count."""
-    seen, pending = set(nodes), nodes
+    seen, pending = set(nodes), [*nodes]
     while pending:
         node = pending.pop()
         if node.unreachable_at == unless_unreachable_at:
@@ -144,7 +144,7 @@ def _ancestors(nodes: list[Node], unless_unreachable_at: int | None = None) -> I
                 pending.append(argument)
 
 
-def reads(buffer: Buffer, nodes: list[Node]) -> bool:
+def reads(buffer: Buffer, nodes: Sequence[Node]) -> bool:
     """Return True if one of these nodes reads a buffer."""
     return any(node.array is not None and buffer.overlaps_node(node) for node in _ancestors(nodes))
 

@@ -105,7 +105,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
             node = Node(
                 conversion(result.dtype), (leaf(result),), DEFAULT_OPTIONS, result.dtype, result.shape
             )
-            return trace.defer(Tracer(trace, node))
+            return trace.deferred.add(Tracer(trace, node))
         return trace.wrap(result)
 
     return make

@@ -22,10 +22,10 @@ from pycudakit.fusing.device_impls.sorting import topk
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.captured_call import captured_call, captured_reduction
 from pycudakit.fusing.trace.out_argument import unwrap_out
 from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.traced_values import iter_tracers
 from pycudakit.fusing.trace.views_and_creation import (
     Handler,
     full,
@@ -180,14 +180,14 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
         return _sums_of_nothing(trace, shape, a.dtype)
     result = np.empty(() if shape is None else shape, a.dtype)
     if a.dtype == b.dtype and not result.size:
-        return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+        return Tracer(trace, leaf(result, trace.executor.buffer_of_result(result)))
     product = None if shape is None or trace.engine == "cuda" else product_of(a, b, result)
     capture = trace.capture
     if product is None or capture is None:
         return None
     native_call.run_numpy("matmul", _REASON_BLAS, lambda: np.matmul(a, b, out=result))
     capture.add_product(product, [a, b, result])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
+    return Tracer(trace, leaf(result, trace.executor.buffer_of_result(result)), result.ndim == 0)
 
 
 def _factor(trace: Trace, value: Any) -> Any:

@@ -23,6 +23,7 @@ from pycudakit.fusing.numpy_api.library_calls import (
     has_elements,
     library_function,
 )
+from pycudakit.fusing.trace.reductions import reduce
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
@@ -41,7 +42,7 @@ def _reduction(module: str, name: str) -> Handler:
         if type(a) is Tracer and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
             options = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
-                result = trace.reduce(name, function, a, **options)
+                result = reduce(trace, name, function, a, **options)
                 is_int = name == "count_nonzero" and COUNTS_ARE_INTS and options.get("axis") is None
                 return int(trace.resolved(result)) if is_int and not options.get("keepdims") else result
         out = keywords.get("out")

@@ -8,7 +8,6 @@ one tile only (loop tiling with producer-consumer fusion, as in Halide).
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -23,8 +22,7 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import Node, reads
 from pycudakit.fusing.memory.residency import TO_THE_HOST
-from pycudakit.fusing.schedule.passes import MIN_REDUCED_BYTES
-from pycudakit.fusing.schedule.reduce_fusion import ReduceScheduler, is_pending
+from pycudakit.fusing.schedule.executor import Executor
 from pycudakit.fusing.schedule.row_shards import RowShard, run_shards
 from pycudakit.fusing.schedule.row_tiling import ScheduledKernel, TiledGroup
 
@@ -40,46 +38,45 @@ _MANY_THREADS, _LARGE_BYTES = 8, 256 << 20
 _DEVICE_TILE_BYTES = 256 << 20
 
 
-class TiledScheduler(ReduceScheduler):
-    """A `ReduceScheduler` that runs kernels over the same rows tile by tile."""
+class RowTiler:
+    """Runs kernels over the same rows tile by tile, for the executor of a call."""
 
-    min_reduced_bytes = MIN_REDUCED_BYTES
-
-    def defer_until_reductions(self, node: Node) -> None:
-        """Defer a broadcast or view until the reductions that it depends on are computed."""
-        node.is_broadcast = node.view is None
-        self.waiting_on_reductions.append(weakref.ref(node))
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._buffers, self._deferred = executor.buffers, executor.deferred
+        executor.run_tiled = self.run
 
     def depends_on_row_reductions(self, node: Node) -> bool:
         """Return True if a node depends on deferred reductions of much longer rows than its own."""
-        if not (self.reductions or self.waiting_on_reductions) or not node.shape or node.shape[0] < 2:
+        deferred = self._deferred
+        has_any = bool(deferred.reductions or deferred.waiting_on_reductions)
+        if not has_any or not node.shape or node.shape[0] < 2:
             return False
+        min_bytes = self._executor.min_reduced_bytes
         return any(
             n.reduction is not None
             and 0 not in n.reduction.axes
             and n.reduction.operand.shape[:1] == node.shape[:1]
             and n.reduction.operand.size >= _MIN_SIZE_RATIO * node.size
-            and n.reduction.operand.nbytes >= self.min_reduced_bytes
+            and n.reduction.operand.nbytes >= min_bytes
             for n in node.ancestors()
         )
 
-    def run_tiled(self, nodes: Sequence[Node]) -> bool:
+    def run(self, nodes: Sequence[Node]) -> bool:
         """Compute nodes by row tiles, if they need several kernels over the same rows; return True if so."""
         nodes = [node for node in nodes if node.array is None]
-        return bool(nodes) and self._run_tiled(nodes)
+        return bool(nodes) and self._run(nodes)
 
-    def write_tiled(self, array: Array, buffer: Buffer, value: Node) -> bool:
+    def write(self, array: Array, buffer: Buffer, value: Node) -> bool:
         """Write a deferred value to an array by row tiles, with the deferred readers of its old values."""
         is_simple = not value.is_fusion_barrier and value.shape == array.shape and value.dtype == array.dtype
-        if not (self.reductions and is_simple and buffer.double_buffer is None):
+        if not (self._deferred.reductions and is_simple and buffer.double_buffer is None):
             return False
-        deferred = dict.fromkeys([tracer.node for tracer in self.deferred()])
+        deferred = dict.fromkeys(self._deferred.nodes())
         readers = [node for node in deferred if node is not value and reads(buffer, [node])]
-        return self._run_tiled([*readers, value], array, buffer)
+        return self._run([*readers, value], array, buffer)
 
-    def _run_tiled(
-        self, nodes: Sequence[Node], written: Array | None = None, buffer: Buffer | None = None
-    ) -> bool:
+    def _run(self, nodes: Sequence[Node], written: Array | None = None, buffer: Buffer | None = None) -> bool:
         if not self._may_tile():
             return False
         group = self._group_of(nodes, written)
@@ -87,28 +84,27 @@ class TiledScheduler(ReduceScheduler):
         full_kernels = None if group is None or not rows else group.kernels(0, group.rows)
         if group is None or full_kernels is None:
             return False
-        if self.engine != "cuda" and not _pays_off(group):
+        if self._executor.engine != "cuda" and not _pays_off(group):
             return False
-        if self.engine == "auto" and any(
+        if self._executor.engine == "auto" and any(
             _runs_on_other_engine(kernel, full_kernels) for kernel in full_kernels
         ):
             return False
         if buffer is not None:
-            self.buffers.mark_written(buffer)
+            self._buffers.mark_written(buffer)
         return self._run_group(group, full_kernels, rows)
 
     def _may_tile(self) -> bool:
-        deferred = [n.reduction for n in (ref() for ref in self.reductions) if n is not None]
-        if not any(
-            r is not None and 0 not in r.axes and r.operand.nbytes >= self.min_reduced_bytes for r in deferred
-        ):
+        min_bytes = self._executor.min_reduced_bytes
+        reductions = [node.reduction for node in self._deferred.pending_reductions()]
+        if not any(r and 0 not in r.axes and r.operand.nbytes >= min_bytes for r in reductions):
             return False
         if context.current_context.get().progress is not None:  # progress is reported kernel by kernel
             return False
-        if self.engine != "cuda":
+        if self._executor.engine != "cuda":
             return True
-        gpus, scope = context.current_devices(), self.buffers.scope  # the body may have chosen the devices
-        return not self.buffers.stream and (gpus == (scope.device,) if scope.is_open else len(gpus) > 1)
+        gpus, scope = context.current_devices(), self._buffers.scope  # the body may have chosen the devices
+        return not self._buffers.stream and (gpus == (scope.device,) if scope.is_open else len(gpus) > 1)
 
     def _group_of(self, nodes: Sequence[Node], written: Array | None) -> TiledGroup | None:
         """Compute the untiled inputs of nodes, and return their tiled group; None if tiling is useless."""
@@ -117,7 +113,7 @@ class TiledScheduler(ReduceScheduler):
             return None
         last = nodes[-1]
         while last.array is None:
-            group = TiledGroup([node for node in nodes if node.array is None], self.engine, written)
+            group = TiledGroup([node for node in nodes if node.array is None], self._executor.engine, written)
             untiled = group.untiled_inputs()
             if not group.needs_several_kernels() or untiled is None or not group.may_write_in_place():
                 return None
@@ -126,14 +122,14 @@ class TiledScheduler(ReduceScheduler):
             if group.targets == [last] and last in untiled:  # it cannot be tiled itself
                 return None
             for node in untiled:  # the remaining nodes may depend on it
-                self.compute_node(node)
+                self._executor.compute_node(node)
         return None
 
     def _rows_per_tile(self, group: TiledGroup) -> int:
         """Return the rows of a tile; 0 if the whole group fits, or not even one row does."""
         row_bytes = group.bytes_per_row()
-        if self.engine == "cuda":
-            budget, has_scope = residency.budget(), self.buffers.scope.is_open
+        if self._executor.engine == "cuda":
+            budget, has_scope = residency.budget(), self._buffers.scope.is_open
             max_bytes = budget // 2 if budget or has_scope else _DEVICE_TILE_BYTES
             fitting, fits_whole = (
                 min(max_bytes, _DEVICE_TILE_BYTES) // row_bytes,
@@ -154,24 +150,25 @@ class TiledScheduler(ReduceScheduler):
 
     def _run_group(self, group: TiledGroup, full_kernels: Sequence[ScheduledKernel], rows: int) -> bool:
         """Run the kernels over tiles of `rows` rows; return False if that is impossible."""
-        gpus = context.current_devices() if self.engine == "cuda" and not self.buffers.scope.is_open else (0,)
+        is_on_gpus = self._executor.engine == "cuda" and not self._buffers.scope.is_open
+        gpus = context.current_devices() if is_on_gpus else (0,)
         ends = [group.rows * i // len(gpus) for i in range(len(gpus) + 1)]
         shards = [RowShard(group, start, stop, rows) for start, stop in pairwise(ends) if start < stop]
         if not all(shard.can_run for shard in shards):
             return False
-        results = [self.buffers.buffer_for(array) for array in group.results.values()]  # also names them
+        results = [self._buffers.buffer_for(array) for array in group.results.values()]  # also names them
         for shard in shards:
-            shard.find_tile_ranges(self.buffers, results)
+            shard.find_tile_ranges(self._buffers, results)
         if len(shards) == 1:
-            calls = [shards[0].run(self.buffers.scope)]
+            calls = [shards[0].run(self._buffers.scope)]
         else:
-            calls, self.buffers.scope.peak_resident_bytes = run_shards(shards, gpus)
+            calls, self._buffers.scope.peak_resident_bytes = run_shards(shards, gpus)
         self._record_tiles(group, full_kernels, shards, calls)
-        self.mark_read(group.results)
+        self._deferred.mark_read(group.results)
         for node, result in group.results.items():
             if node.array is None and node.view is None and result is not group.output:
-                node.set_result(result, self.buffers.buffer_for(result))
-        self.reductions = [ref for ref in self.reductions if is_pending(ref())]
+                node.set_result(result, self._buffers.buffer_for(result))
+        self._deferred.forget_computed()
         return True
 
     def _record_tiles(
@@ -202,12 +199,12 @@ class TiledScheduler(ReduceScheduler):
                 full_kernel = reductions[id(kernel.nodes[0])]
                 for reduction, out in zip(full_kernel.reductions, full_kernel.outs, strict=True):
                     reduction.finish(out)
-            elif self.engine == "auto":
+            elif self._executor.engine == "auto":
                 size = group.rows * math.prod(kernel.shape[1:])
                 moved = sum(array.nbytes for array in kernel.reads) // len(kernel.outs[0]) * group.rows
-                self.costs.evaluated(program_cost.cpu_seconds(kernel.program, size, moved))
+                self._executor.costs.evaluated(program_cost.cpu_seconds(kernel.program, size, moved))
             shape = (group.rows, *kernel.shape[1:])
-            self.record_kernel(kernel.function, shape, kernel.reads, kernel.outs, blocks=blocks)
+            self._executor.record_kernel(kernel.function, shape, kernel.reads, kernel.outs, blocks=blocks)
 
 
 def _pays_off(group: TiledGroup) -> bool:

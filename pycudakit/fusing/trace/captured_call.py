@@ -26,13 +26,13 @@ def captured_call(
     """Call a function of arrays and other arguments; its result, a new array, joins the capture."""
 
     def on_host_access(array: Array, will_change: bool) -> None:
-        trace.sync_for_host_read(array, will_change)
+        trace.executor.sync_for_host_read(array, will_change)
         capture.mark_not_replayable()  # a plan holds no values that Python reads
 
     capture.add_memory(arrays)
     with allocator.hooked(lambda new: capture.add_memory([new]), on_host_access):
         result = function(*arrays, *positional, **(keywords or {}))
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
+    return Tracer(trace, leaf(result, trace.executor.buffer_of_result(result)))
 
 
 def captured_reduction(
@@ -42,4 +42,4 @@ def captured_reduction(
     capture.add_memory(arrays)
     first = capture.begin_reductions([name])
     (result,) = capture.reduced_arrays(first, [np.asarray(compute())])
-    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), is_scalar=not result.ndim)
+    return Tracer(trace, leaf(result, trace.executor.buffer_of_result(result)), is_scalar=not result.ndim)

@@ -36,7 +36,7 @@ from pycudakit.fusing.memory.nodes import (
     reads,
 )
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.tile_rows import TiledScheduler
+from pycudakit.fusing.trace.traced_values import TracedValues
 from pycudakit.fusing.trace.weak_scalars import WeakScalars
 
 SMALL = 8192  # elements: `auto` computes smaller operations eagerly
@@ -122,8 +122,8 @@ def _may_warn(name: str, types: tuple[Any, ...], result: DType) -> bool:
     return name in _DIVISIONS or any(np.dtype(kind).kind == "f" for kind in (*types, result))
 
 
-class ElementwiseTrace(TiledScheduler):
-    """A `TiledScheduler` that records elementwise functions and writes to arrays."""
+class ElementwiseTrace(TracedValues):
+    """The tracers of one call; records elementwise functions and writes to arrays."""
 
     # Computes a function in NumPy for unsupported operands; called as `apply` is. A subclass defines it.
     apply_by_numpy: Callable[..., Any]
@@ -145,7 +145,7 @@ class ElementwiseTrace(TiledScheduler):
         """Record an elementwise function; return a tracer of the result, or `out`."""
         if self.has_stopped_deferring:
             return self.apply_by_numpy(function, inputs, out, dtype, casting)
-        self.flush_if_errstate_changed()
+        self.executor.flush_if_errstate_changed()
         if out is not None:
             check_writeable(out.node.array)
         if function.name in ACCEPTS_ANY_INTEGER:
@@ -220,20 +220,21 @@ class ElementwiseTrace(TiledScheduler):
         if eager is not None:
             new = eager(*[a.array if type(a) is Node else a for a in arguments])
             is_array = type(new) is np.ndarray
-            value = Tracer(self, leaf(new, self.buffer_of_result(new))) if is_array else self.wrap(new)
+            buffer = self.executor.buffer_of_result(new) if is_array else None
+            value = Tracer(self, leaf(new, buffer)) if is_array else self.wrap(new)
             return value if out is None else self.assign(out, value)
         for node in nodes if is_broadcast else ():  # a broadcast operand is computed once
             if node.array is None and node.shape != shape and not node.is_fusion_barrier:
-                if self.depends_on_row_reductions(node):
-                    self.defer_until_reductions(node)
+                if self.row_tiler.depends_on_row_reductions(node):
+                    self.deferred.wait_for_reductions(node)
                 else:
-                    self.compute_node(node)
+                    self.executor.compute_node(node)
         options = DEFAULT_OPTIONS if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), options, result, shape, steps)
         if must_materialize or must_compute_now:
-            self.mark_read(nodes)
+            self.deferred.mark_read(nodes)
         else:
-            self.mark_unread(node, nodes, may_warn)
+            self.deferred.mark_unread(node, nodes, may_warn)
         value = Tracer(self, node, shape == ())
         if python_float is not None:
             self.weak_scalars.add(node, python_float)
@@ -244,12 +245,12 @@ class ElementwiseTrace(TiledScheduler):
             if must_materialize:
                 self.materialize(out)
             return out
-        self.defer(value)
+        self.deferred.add(value)
         if must_materialize or node.steps > MAX_STEPS:
             try:
                 self.materialize(value)
             except Exception:  # whose traceback keeps the tracer alive, while handlers of the body run
-                self.drop(value)
+                self.deferred.drop(value)
                 raise
         return value
 
@@ -343,7 +344,7 @@ class ElementwiseTrace(TiledScheduler):
             dtype = target.node.dtype
             target.node = node if node.dtype == dtype else cast(node, dtype)
             if target.node.array is None:
-                self.defer(target)
+                self.deferred.add(target)
             return target
         self.materialize(target)
         self.write(target, node)
@@ -361,10 +362,10 @@ class ElementwiseTrace(TiledScheduler):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
-        self.unread.pop(value, None)
-        if self.unread:
-            self.mark_read(value.ancestors())
-        if value.array is None and self.write_tiled(array, buffer, value):
+        self.deferred.unread.pop(value, None)
+        if self.deferred.unread:
+            self.deferred.mark_read(value.ancestors())
+        if value.array is None and self.row_tiler.write(array, buffer, value):
             value.redefine_as(conversion(value.dtype), leaf(array, buffer))
             return
         if buffer.may_double_buffer and value.array is None:
@@ -386,17 +387,17 @@ class ElementwiseTrace(TiledScheduler):
                 and not (value.dtype == target.node.dtype and have_same_order(value, target.node))
             )
         ):
-            self.compute_node(value)
-        kernel = self.kernel_into([value])
+            self.executor.compute_node(value)
+        kernel = self.executor.kernel_into([value])
         if needs_copy(array, kernel.arrays):
             if value.array is not None:
                 value = cast(value, value.dtype)
-            self.compute_node(value)
-            kernel = self.kernel_into([value])
-        if not self.try_enqueue(kernel, [array]):
+            self.executor.compute_node(value)
+            kernel = self.executor.kernel_into([value])
+        if not self.executor.try_enqueue(kernel, [array]):
             self.buffers.make_resident(kernel.arrays)
             buffer.make_resident(residency.INPUT)
-            self.evaluate(kernel, [array])
+            self.executor.evaluate(kernel, [array])
         if is_read_there and value.array is None:
             value.redefine_as(conversion(value.dtype), leaf(array, buffer))
 
@@ -406,19 +407,19 @@ class ElementwiseTrace(TiledScheduler):
             return False
         if array.nbytes < (buffer.end - buffer.begin) // 2:
             return False
-        double_buffer = self.buffers.double_buffer_for(buffer, self.compute_readers, self.copy_into)
+        double_buffer = self.buffers.double_buffer_for(buffer, self.compute_readers, self.executor.copy_into)
         if double_buffer is None:
             return False
         back = double_buffer.back
         self.compute_readers(back)
-        kernel = self.kernel_into([value])
+        kernel = self.executor.kernel_into([value])
         if not needs_copy(array, kernel.arrays) or reads(back, [value]):
             return False
         double_buffer.refresh_back(array)
         target = double_buffer.counterpart_in(back, array)
         self.buffers.mark_written(double_buffer.original)
         self.buffers.make_resident([*kernel.arrays, target])
-        self.evaluate(kernel, [target])
+        self.executor.evaluate(kernel, [target])
         double_buffer.swap(target)
         return True
 

@@ -21,7 +21,6 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import ImportedBuffer, is_c_ordered
 from pycudakit.fusing.memory.nodes import Node, leaf, view_of
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.elementwise import SMALL, ElementwiseTrace, cast, conversion
 from pycudakit.fusing.trace.index_parsing import (
     WITH_TRACER,
@@ -33,6 +32,7 @@ from pycudakit.fusing.trace.index_parsing import (
     parse_integer_index,
     parts,
 )
+from pycudakit.fusing.trace.traced_values import iter_tracers
 
 _MAX_SCALAR_READS = 16  # reads of single elements of a resident array, before all of it is downloaded
 
@@ -108,7 +108,7 @@ class IndexingTrace(ElementwiseTrace):
     def _deferred_view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Tracer | None:
         """Return a deferred view, such as `m[:, None]`, of an array that depends on a reduction."""
         node = tracer.node
-        if not self.depends_on_row_reductions(node):
+        if not self.row_tiler.depends_on_row_reductions(node):
             return None
         layout_stub = np.empty(node.shape, np.bool_)
         stub_view = make(layout_stub)
@@ -126,10 +126,10 @@ class IndexingTrace(ElementwiseTrace):
         ):
             return None
         if not node.is_fusion_barrier:
-            self.defer_until_reductions(node)
+            self.deferred.wait_for_reductions(node)
         view = view_of(node, make, stub_view.shape)
-        self.defer_until_reductions(view)
-        return self.defer(self._view_tracer(tracer, view))
+        self.deferred.wait_for_reductions(view)
+        return self.deferred.add(self._view_tracer(tracer, view))
 
     def get(self, tracer: Tracer, index: Any) -> Any:
         """Return a tracer of a view or of the selected elements."""
@@ -152,7 +152,7 @@ class IndexingTrace(ElementwiseTrace):
                     view = node.buffer.double_buffer.view(node, index)
                     if view is not None:
                         return self._view_tracer(tracer, view)
-                if array is None and (self.reductions or self.waiting_on_reductions):
+                if array is None and (self.deferred.reductions or self.deferred.waiting_on_reductions):
                     deferred = self._deferred_view(tracer, lambda array: array[index])
                     if deferred is not None:
                         return deferred
@@ -245,7 +245,7 @@ class IndexingTrace(ElementwiseTrace):
         if self.fall_back_if_slow():
             self.resolved(tracer)[self._host_index(index)] = self.resolved(value)
             return None
-        self.flush_if_errstate_changed()
+        self.executor.flush_if_errstate_changed()
         basic = is_basic(index)
         # An index with tracers reads their values, which may change the buffer.
         array = self.materialize(tracer) if basic is True else self.in_caller_memory(tracer)
@@ -331,7 +331,7 @@ class IndexingTrace(ElementwiseTrace):
             put_rows(array, indices, values, 1 if values_shape == rest else indices.size)
         except IndexError:
             raise index_error_of(self.to_host(row_indices), len(array), 0) from None
-        self.record_kernel("put", array.shape, [indices, values], [array])
+        self.executor.record_kernel("put", array.shape, [indices, values], [array])
         del values_on_device, row_indices
         return True
 
@@ -394,7 +394,7 @@ class IndexingTrace(ElementwiseTrace):
                 f"into shape {_shown(target.shape)}"
             )
         if shape != node.shape:
-            self.compute_node(node)
+            self.executor.compute_node(node)
             assert node.array is not None  # noqa: S101
             node = leaf(node.array.reshape(shape), node.buffer)
         return node
@@ -414,11 +414,11 @@ class IndexingTrace(ElementwiseTrace):
         before, began = last_record(), time.perf_counter()
         try:
             function(array, *arguments, **keyword_values)
-            self.add_numpy_seconds(began, before)
+            self.executor.add_numpy_seconds(began, before)
         finally:  # the function may write before it raises
             buffer.mark_host_dirty()
         reads = [s.node.array for s in iter_tracers((rest, keywords)) if s.node.array is not None]
-        self.record_kernel(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
+        self.executor.record_kernel(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
 
 
 def _number_as(value: float, target: Array) -> Array:

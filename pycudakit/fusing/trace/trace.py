@@ -30,10 +30,10 @@ from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.pytree import is_generator, map_arguments
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.elementwise import cast, element_function, quiet_function
 from pycudakit.fusing.trace.indexing import IndexingTrace
 from pycudakit.fusing.trace.out_argument import split_out, with_out_as_keyword
+from pycudakit.fusing.trace.traced_values import iter_tracers
 from pycudakit.fusing.trace.weak_scalars import PYTHON_OPERATORS
 from pycudakit.fusing.trace.where_argument import is_mask_of, masked
 
@@ -103,7 +103,7 @@ class Trace(IndexingTrace):
             return value
         node = cast(number.node, np.dtype(np.float64))
         self.weak_scalars.add(node, value)
-        return self.defer(Tracer(self, node, is_scalar=True))
+        return self.deferred.add(Tracer(self, node, is_scalar=True))
 
     def operate_in_place(self, ufunc: Any, target: Tracer, other: Any) -> Tracer:
         """Record an in-place operator."""
@@ -329,11 +329,11 @@ class Trace(IndexingTrace):
             buffer.evict()
         before, began = last_record(), time.perf_counter()
         result = function(*values[0], **values[1])
-        self.add_numpy_seconds(began, before)
+        self.executor.add_numpy_seconds(began, before)
         wrapped = self.wrap(result)
         if not self.has_stopped_deferring:
             self._mark_escaped_with(wrapped, (arguments, keywords))
-        if self.passes is not None:
+        if self.executor.passes is not None:
             self._record_pass(function, (arguments, keywords), wrapped, before)
         return wrapped
 
@@ -418,7 +418,7 @@ class Trace(IndexingTrace):
             capture.call_on_host(call)
         finally:  # it may write before it raises
             buffer.mark_host_dirty()
-        self.add_numpy_seconds(began, before)
+        self.executor.add_numpy_seconds(began, before)
         capture.add_host_call(call, [])
         return True
 
@@ -433,7 +433,7 @@ class Trace(IndexingTrace):
         """Make a host call while it is captured; return its results as tracers."""
         before, began = last_record(), time.perf_counter()
         result = capture.call_on_host(call)
-        self.add_numpy_seconds(began, before)
+        self.executor.add_numpy_seconds(began, before)
         wrapped, results = self.wrap(result), results_of(result)
         arrays = [tracer.node.array for tracer in iter_tracers(wrapped)]
         if results is None or len(results) != len(arrays) or any(array is None for array in arrays):
@@ -514,10 +514,10 @@ class Trace(IndexingTrace):
         With `refuse_numpy`, it raises where it would be computed by NumPy.
         """
         held_buffers: list[Buffer] = []
-        with self.keeping_results_resident(held_buffers, results_stay_on_device, refuse_numpy):
+        with self.executor.keeping_results_resident(held_buffers, results_stay_on_device, refuse_numpy):
             result = function(*values, **keyword_values)
         wrapped = self.wrap(result)
-        if self.passes is not None:
+        if self.executor.passes is not None:
             self._record_pass(function, reads, wrapped, None)
         return wrapped
 
@@ -556,7 +556,7 @@ class Trace(IndexingTrace):
         reads = [s.node.array for s in iter_tracers(values) if s.node.array is not None]
         writes = [s.node.array for s in iter_tracers(result) if s.node.array is not None]
         shape = max((array.shape for array in reads), key=math.prod, default=())
-        self.record_kernel(
+        self.executor.record_kernel(
             getattr(function, "__name__", type(function).__name__), shape, reads, writes, before
         )
 

@@ -260,7 +260,7 @@ def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> 
     sizes = (
         tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     )
-    return trace.defer(
+    return trace.deferred.add(
         Tracer(trace, Node(conversion(number.dtype), (leaf(number),), DEFAULT_OPTIONS, number.dtype, sizes))
     )
 
@@ -276,7 +276,7 @@ def broadcast_copy(trace: Trace, a: Tracer, shape: tuple[int, ...]) -> Tracer:
     """Return a deferred copy of an array, broadcast to `shape`; a kernel that reads it may read the array."""
     trace.materialize(a)
     node = a.node
-    copy = trace.defer(
+    copy = trace.deferred.add(
         Tracer(trace, Node(conversion(node.dtype), (node,), DEFAULT_OPTIONS, node.dtype, shape))
     )
     if node.buffer is not None and node.buffer.has_escaped:

@@ -21,7 +21,7 @@ def register(**functions: Callable[..., Any]) -> None:
 def call_on_device(function: Any, args: Any, kwargs: Any, signature: Any = None) -> Any:
     """Call a pycudakit function, or an elementwise one, on arrays in device memory.
 
-    `signature` is what `try_replay` returned for the call.
+    `signature` is that of the call, which `try_replay` has returned.
     """
     return _implementations["call_on_device"](function, args, kwargs, signature)
 

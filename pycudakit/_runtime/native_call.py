@@ -285,17 +285,27 @@ def logged_as_one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def logged(*args: P.args, **kwargs: P.kwargs) -> T:
-            began = time.perf_counter()
-            result, parts = collect_calls(lambda: function(*args, **kwargs))
-            if parts:
-                log_composite_call(name, parts, time.perf_counter() - began)
-            else:
-                log_empty_call(name)
-            return result
+            return as_one_call(name, lambda: function(*args, **kwargs))
 
         return logged
 
     return decorate
+
+
+def as_one_call(name: str, compute: Callable[[], T]) -> T:
+    """Return the result of a function, whose calls are logged as one call."""
+    began = time.perf_counter()
+    result, parts = collect_calls(compute)
+    if parts:
+        log_composite_call(name, parts, time.perf_counter() - began)
+    else:
+        log_empty_call(name)
+    return result
+
+
+def unlogged(compute: Callable[[], T]) -> T:
+    """Return the result of a function, whose calls are not logged."""
+    return collect_calls(compute)[0]
 
 
 def log_composite_call(name: str, parts: Sequence[CallRecord], seconds: float | None = None) -> None:

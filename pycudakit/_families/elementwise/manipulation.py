@@ -15,9 +15,10 @@ from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._families.elementwise.fast_path import call
 from pycudakit._native import allocator
-from pycudakit._native.dtypes import Array
-from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._native.dtypes import Array, DType
+from pycudakit._runtime import context, native_call, operands
+from pycudakit._runtime.context import Preference
+from pycudakit._runtime.dispatch_cache import numpy_for_small, run_preferring
 from pycudakit._runtime.native_call import logged_as_one_call
 
 
@@ -29,6 +30,12 @@ def copy_function(name: str, numpy: Callable[..., Any]) -> ElementFunction:
     """Return an elementwise function that copies, under NumPy's name."""
     return ElementFunction(name, numpy, _write_copy)
 
+
+_PAGE = 4096  # bytes
+# Bytes of a strided array from which an engine is to copy it: of any stride, and of one of whole pages.
+_MIN_BYTES, _MIN_BYTES_BY_PAGES = 32 << 20, 1 << 20
+# Estimates are of arrays in C order; a GPU would take longer for the transfers.
+_PREFER_CPU = Preference("cpu", "auto: the CPU engine copies strided arrays fastest")
 
 _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
     copy_function(name, getattr(np, name))
@@ -65,6 +72,42 @@ def dense(function: ElementFunction, view: Array) -> Array:
     out = allocator.empty(view.shape, view.dtype)
     copy_into(function, view, out)
     return out
+
+
+def is_copied_by_engine(view: Array) -> bool:
+    """Return True if an engine is to copy an array to C order, since its last axis is strided.
+
+    NumPy copies it with one thread, and reads a cache line for each element. Elements that are whole pages
+    apart fall into few sets of the cache, so that each line is read again for its next element.
+    """
+    if view.nbytes < _MIN_BYTES_BY_PAGES or view.ndim < 2 or view.strides[-1] == view.itemsize:
+        return False
+    if view.nbytes < _MIN_BYTES and view.strides[-1] % _PAGE:
+        return False
+    return context.current_engine() != "numpy"
+
+
+def _copy_strided(values: Array, target: Array) -> None:
+    run_preferring(_PREFER_CPU, copy_into, _CONTIGUOUS, values, target)
+
+
+def in_c_order(view: Array, dtype: DType) -> Array:
+    """Return an array as an aligned one in C order, of an equal dtype in native byte order."""
+    if not is_copied_by_engine(view):
+        dense: Array = np.require(view, dtype, ["C", "A"]).reshape(view.shape)
+        return dense
+    out = allocator.empty(view.shape, dtype)
+    _copy_strided(view, out)
+    return out
+
+
+def copy_to(target: Array, values: Array) -> Array:
+    """Copy values to an array of their shape, which may have another order, and return it."""
+    if is_copied_by_engine(values) and target.dtype.isnative:
+        _copy_strided(values, target)
+    else:
+        target[...] = values
+    return target
 
 
 def with_layout_of(function: ElementFunction, array: Array, target: Array) -> Array:

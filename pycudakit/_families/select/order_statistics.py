@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pycudakit._families.elementwise.manipulation import in_c_order
 from pycudakit._native import calibration_file, engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, fp_errors, native_call
@@ -55,7 +56,8 @@ class OrderStatisticRequest:
         else:
             flat = np.moveaxis(self.a, self.kept_axes, range(len(self.kept_axes)))
         native = self.a.dtype.newbyteorder("=")
-        return np.require(flat.reshape(self.rows, self.columns), native, ["C", "A"])
+        rows = native_call.unlogged(lambda: in_c_order(flat, native))
+        return rows.reshape(self.rows, self.columns)
 
     def is_dense(self) -> bool:
         """Return True if `dense` needs no copy."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pycudakit._families.elementwise.manipulation import copy_to, in_c_order, is_copied_by_engine
 from pycudakit._native import abi, allocator, calibration_file, engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
@@ -135,7 +136,7 @@ def _doublings(array: Array, axis: Any) -> float:
 def as_keys(array: Array) -> tuple[str, Array]:
     """Return the ABI's name of a type, and the array as dense keys of it."""
     native = array.dtype.newbyteorder("=")
-    dense = np.require(array, native, ["C", "A"]).reshape(array.shape)
+    dense = native_call.unlogged(lambda: in_c_order(array, native))
     if native.kind == "b":
         return "u8", dense.view(np.uint8)
     name = f"{native.kind}{8 * native.itemsize}"
@@ -156,6 +157,33 @@ def _flattened(array: Array, axis: Any) -> tuple[Array, int]:
     return array, normalize_axis_index(axis, array.ndim)
 
 
+def has_strided_rows(array: Array | None, axis: Any) -> bool:
+    """Return True if an engine is to copy an array so that its rows along an axis are contiguous.
+
+    That is faster than any sort along a strided axis. An invalid axis is reported later.
+    """
+    if array is None or array.ndim < 2 or axis is None:
+        return False
+    try:
+        rows = np.moveaxis(array, axis, -1)
+    except (TypeError, ValueError):
+        return False
+    return is_copied_by_engine(rows)
+
+
+def by_rows(name: str, array: Array, axis: Any, compute: Callable[[Array], Array]) -> Array:
+    """Compute a function along an axis on contiguous rows, and return the result as an array like `array`."""
+
+    def call() -> Array:
+        rows = np.moveaxis(array, axis, -1)
+        result = np.moveaxis(compute(in_c_order(rows, array.dtype.newbyteorder("="))), -1, axis)
+        is_c_order = array.flags.c_contiguous or result.dtype != array.dtype
+        new = allocator.empty(result.shape, result.dtype) if is_c_order else np.empty_like(array)
+        return copy_to(new, result)
+
+    return native_call.as_one_call(name, call)
+
+
 def check_kind(function: Any, array: Array, kind: Any, order: Any, stable: Any) -> None:
     """Raise NumPy's error for an invalid `kind`, `order` or `stable`."""
     if not (kind is None and order is None and stable is None):
@@ -172,9 +200,7 @@ def sorted_along(choice: EngineChoice, array: Array, axis: Any) -> Array:
     same_layout = array.strides == result.strides or (array.flags.c_contiguous and result.flags.c_contiguous)
     if array.dtype.isnative and (same_layout or array.ndim == 1):
         return result
-    copy = np.empty_like(array)
-    copy[...] = result
-    return copy
+    return native_call.unlogged(lambda: copy_to(np.empty_like(array), result))
 
 
 def argsort_along(
@@ -187,7 +213,9 @@ def argsort_along(
     order = allocator.empty((*keys.shape[:-1], kept), np.int64)
     arguments = keys, order, rows, columns, kept, int(descending)
     native_call.run(choice, f"pk_argsort_{name}", *arguments, size=keys.size)
-    return np.ascontiguousarray(operands.last_axis_to(order, axis)).astype(np.intp, copy=False)
+    indices = operands.last_axis_to(order, axis)
+    in_order = native_call.unlogged(lambda: in_c_order(indices, indices.dtype))
+    return in_order.astype(np.intp, copy=False)
 
 
 def plan_partition(name: str, array: Array | None, down: int | None = None) -> EngineChoice:

@@ -5,6 +5,7 @@ NaN sorts last, -0.0 and 0.0 are equal, and every sort is stable. The engines so
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,9 @@ from pycudakit._families.sort.sort_keys import (
     SMALL_SORT,
     argsort_along,
     axis_length,
+    by_rows,
     check_kind,
+    has_strided_rows,
     plan_argsort,
     plan_lexsort,
     plan_partition,
@@ -123,12 +126,15 @@ def sort(
         type(a) is np.ndarray
         and a.size <= (FEW if is_stable else _NUMPY_SORT_BELOW.get(a.dtype, 0))
         and context.fast_path_engine() == "auto"
+        and not has_strided_rows(a, axis)
     ):
         result = np.sort(a, axis, kind, order, stable=stable)
         SMALL_SORT.record(a)
         return result
     SMALL_SORT.add_dtype(a)
     array = operands.as_array(a)
+    if array is not None and has_strided_rows(array, axis):
+        return by_rows("sort", array, axis, functools.partial(sort, kind=kind, order=order, stable=stable))
     choice = plan_sort(array, axis, "stable" if is_stable else None)
     if choice.engine == "numpy" or array is None:
         return native_call.run_numpy(
@@ -210,12 +216,16 @@ def argsort(
         and kind is None
         and order is None
         and stable is None
+        and not has_strided_rows(a, axis)
     ):
         result = np.argsort(a, axis, "stable")
         SMALL_ARGSORT.record(a)
         return result
     SMALL_ARGSORT.add_dtype(a)
     array = operands.as_array(a)
+    if array is not None and has_strided_rows(array, axis):
+        compute = functools.partial(argsort, kind=kind, order=order, stable=stable)
+        return by_rows("argsort", array, axis, compute)
     choice = plan_argsort(array, axis)
     if array is None or context.current_engine() == "numpy":
         return native_call.run_numpy(
@@ -332,6 +342,8 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     7
     """
     array = operands.as_array(a)
+    if array is not None and has_strided_rows(array, axis):
+        return by_rows("partition", array, axis, lambda rows: partition(rows, kth, -1, kind, order))
     choice = plan_partition("partition", array)
     is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
     if choice.engine == "numpy" or array is None or not is_supported:
@@ -379,6 +391,8 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     4
     """
     array = operands.as_array(a)
+    if array is not None and has_strided_rows(array, axis):
+        return by_rows("argpartition", array, axis, lambda rows: argpartition(rows, kth, -1, kind, order))
     choice = plan_partition("argpartition", array, 8)
     is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
     if choice.engine == "numpy" or array is None or not is_supported:

@@ -128,12 +128,17 @@ class Recorded:
     def names(self):
         return [name for name, _ in self.calls]
 
-    def run(self, library, inputs, outputs, encode=entry_of):
+    def encode(self, entry_of=entry_of):
+        """Return the table of the requests."""
         requests = np.zeros(len(self.calls), abi.REQUEST)
         for row, (name, given) in zip(requests, self.calls, strict=True):
-            row["entry"], first = encode(name)
+            row["entry"], first = entry_of(name)
             words = [*first, *map(word_of, without_options(name, given))]
             row["arguments"][: len(words)] = words
+        return requests
+
+    def run(self, library, inputs, outputs, entry_of=entry_of):
+        requests = self.encode(entry_of)
         order = np.arange(len(requests), dtype=np.int32)
         flags = {id(each): [each, 0] for each in (*inputs, *outputs)}
         for each in inputs:

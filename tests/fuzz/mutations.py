@@ -146,7 +146,9 @@ def _of_requests(rng, table):
     if table.dtype == abi.BINDING or rng.random() < 0.5:
         return _refused(rng, table)
     row = table[int(rng.integers(table.size))]
-    row["arguments"][int(rng.integers(abi.MAX_REQUEST_ARGUMENTS))] = 0
+    # Not the sizes and strides of a loop, which only the loop reads.
+    places = 3 if row["entry"] == abi.REQUEST_LOOP else abi.MAX_REQUEST_ARGUMENTS
+    row["arguments"][int(rng.integers(places))] = 0
     return table
 
 
@@ -190,7 +192,8 @@ def _values(rng, name, place, array, alone):
     shapes = [p for p, kind in enumerate(kinds) if getattr(kind, "_dtype_", None) == np.int64]
     tells_sizes = any(getattr(kind, "_dtype_", None) == abi.OPERAND for kind in kinds) or "matmul" in name
     flat = other.reshape(-1)
-    if tells_sizes and shapes and place == shapes[0]:
+    # The matrices, which come before the sizes, may have int64, too.
+    if tells_sizes and shapes and place == shapes[-1 if "matmul" in name else 0]:
         if alone and rng.random() < 0.2 and 1 < flat.size < abi.MAX_DIMS:
             flat[:] = 2**62  # with the other sizes, more than there are numbers for
         else:

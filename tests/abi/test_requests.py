@@ -1,7 +1,6 @@
 """pk_run_requests: lists of requests, and the arguments that it refuses."""
 
 import ctypes
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,30 +10,10 @@ from helpers.request_lists import F64, SIZE, Lists
 
 from pycudakit import errors
 from pycudakit._element_programs.values import operations
-from pycudakit._native import abi, loader
+from pycudakit._native import abi
 
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-
-
-@pytest.fixture
-def lists():
-    return Lists()
-
-
-@pytest.fixture
-def library(engine):
-    return loader.library(engine)
-
-
-_keys = itertools.count(1 << 40)
-
-
-@pytest.fixture
-def kept(lists):
-    """Return a list with a key of its own."""
-    lists.key[:] = next(_keys), 7
-    return lists
 
 
 def test_a_list_is_its_calls(library, lists):
@@ -471,7 +450,7 @@ def test_many_lists_with_keys(library):
     many.requests = np.tile(many.requests, 4096)
     many.order = np.arange(len(many.requests), dtype=np.int32)
     for turn in range(12):
-        many.key[:] = next(_keys) if turn % 2 else 1 << 39, 1
+        many.key[:] = (1 << 41) + turn if turn % 2 else 1 << 39, 1
         many.x[:] = turn
         many.run(library)
         np.testing.assert_array_equal(many.out, many.x * many.x)

@@ -1,83 +1,19 @@
 """pk_run_requests: lists of requests, and the arguments that it refuses."""
 
 import ctypes
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from helpers.request_lists import F64, SIZE, Lists
 
 from pycudakit import errors
 from pycudakit._element_programs.values import operations
-from pycudakit._native import abi, loader
+from pycudakit._native import abi
 
-F64 = abi.TYPES.index(np.dtype("float64"))
-SIZE = 300
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-
-
-class Lists:
-    """A list: out = x * x, then number = sum(out), with x, out and number bound to buffers."""
-
-    def __init__(self):
-        self.x, self.out, self.number = np.linspace(1, 2, SIZE), np.zeros(SIZE), np.zeros(1)
-        load, multiply = (abi.OP_LOAD, F64, F64, 0, 0, 0), (operations()["multiply"], F64, F64, 0, 0, 0)
-        self.square = np.array([load, multiply, (abi.OP_STORE, F64, F64, 1, 1, 0)], abi.INSTRUCTION)
-        self.value = np.array([load, (abi.OP_STORE, F64, F64, 0, 1, 0)], abi.INSTRUCTION)
-        self.operands, self.reduced = np.zeros(2, abi.OPERAND), np.zeros(3, abi.OPERAND)
-        for table in (self.operands, self.reduced):
-            table["type"], table["strides"][:, 0] = F64, 8
-        self.shape, self.flags = np.array([SIZE], np.int64), np.zeros(3, np.uint8)
-        self.reduction = np.zeros(1, abi.REDUCTION)
-        self.reduction["value_count"] = self.reduction["reduced"] = 1
-        self.requests = np.zeros(2, abi.REQUEST)
-        self.set(0, abi.REQUEST_EVALUATE, self.square, 3, self.operands, 2, self.shape, 1, self.flags)
-        self.set(
-            *(1, abi.REQUEST_REDUCE, self.reduction, self.value, 2, self.reduced, 3),
-            *(self.shape, 1, self.flags),
-        )
-        self.order = np.array([0, 1], np.int32)
-        words = (self.operands, 0, 0), (self.operands, 1, 1), (self.reduced, 0, 1), (self.reduced, 2, 2)
-        self.bindings = np.array(
-            [(table[row:].ctypes.data, buffer, 0) for table, row, buffer in words], abi.BINDING
-        )
-        self.buffers = np.zeros(3, abi.BUFFER)
-        self.buffers["flags"] = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_DOWNLOAD
-        self.set_buffers(self.x, self.out, self.number)
-        self.stops = np.zeros(0, abi.STOP)
-        self.key = np.zeros(2, np.uint64)  # none
-        self.completed = ctypes.c_int64(-1)
-        self.options, self.report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
-
-    def set_buffers(self, *arrays):
-        self.buffers["address"] = [array.ctypes.data for array in arrays]
-        self.buffers["bytes"] = [array.nbytes for array in arrays]
-
-    def set(self, row, entry, *arguments):
-        self.requests[row]["entry"] = entry
-        self.requests[row]["arguments"][: len(arguments)] = [
-            each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments
-        ]
-
-    def run(self, library):
-        return library.pk_run_requests(
-            *(self.requests, len(self.requests), self.order, len(self.order)),
-            *(self.bindings, len(self.bindings), self.buffers, len(self.buffers)),
-            *(self.stops, len(self.stops), self.key),
-            *(ctypes.byref(self.completed), self.options, self.report),
-        )
-
-
-@pytest.fixture
-def lists():
-    return Lists()
-
-
-@pytest.fixture
-def library(engine):
-    return loader.library(engine)
 
 
 def test_a_list_is_its_calls(library, lists):
@@ -156,6 +92,51 @@ def test_temporary_buffers(library, lists):
     np.testing.assert_allclose(lists.number[0], (lists.x * lists.x).sum(), rtol=1e-15)
 
 
+@pytest.mark.smoke
+def test_parts_of_a_temporary_buffer(library, lists):
+    """Powers of x in two parts of one buffer, of which the first is written twice."""
+    tables, part = [lists.operands.copy() for _ in range(3)], 4096
+    temporary = np.zeros(2 * part, np.uint8)
+    lists.set_buffers(lists.x, temporary, lists.number)
+    lists.buffers["flags"][1] = 0
+    lists.requests = np.append(lists.requests[:1], lists.requests[[0, 0, 1]])
+    for row, table in enumerate(tables):
+        lists.set(row, abi.REQUEST_EVALUATE, lists.square, 3, table, 2, lists.shape, 1, lists.flags)
+    lists.order = np.arange(4, dtype=np.int32)
+    words = [(tables[0], 0, 0, 0), (tables[0], 1, 1, 0), (tables[1], 0, 1, 0), (tables[1], 1, 1, part)]
+    words += [(tables[2], 0, 1, part), (tables[2], 1, 1, 0)]
+    words += [(lists.reduced, 0, 1, 0), (lists.reduced, 2, 2, 0)]
+    lists.bindings = np.array(
+        [(table[row:].ctypes.data, buffer, offset) for table, row, buffer, offset in words], abi.BINDING
+    )
+    lists.run(library)
+    np.testing.assert_allclose(lists.number[0], (lists.x**8).sum(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [pytest.param(SIZE, marks=pytest.mark.smoke), 200_000])
+def test_several_reductions(library, kept, size):
+    """The sum and the maximum of the squares; a later run has them in a CUDA graph."""
+    x, out, numbers = np.linspace(-3, 2, size), np.zeros(size), np.zeros(2)
+    kept.shape[0] = size
+    kept.set_buffers(x, out, numbers)
+    reductions, operands = np.repeat(kept.reduction, 2), np.append(kept.reduced, kept.reduced[2:])
+    reductions["kind"] = abi.REDUCE_SUM, abi.REDUCE_MAX
+    arguments = reductions, 2, kept.value, 2, operands, 4, kept.shape, 1, kept.flags
+    kept.set(1, abi.REQUEST_REDUCE_SEVERAL, *arguments)
+    words = [(operands[row:].ctypes.data, buffer, offset) for row, buffer, offset in SEVERAL]
+    kept.bindings = np.append(kept.bindings[:2], np.array(words, abi.BINDING))
+    kept.order = np.array([0, 1] * 4, np.int32)
+    for turn in range(4):
+        x += turn
+        kept.run(library)
+        results = numbers.tobytes()
+        np.testing.assert_allclose(numbers, [(x * x).sum(), (x * x).max()], rtol=1e-14)
+        numbers[:] = 0
+        library.pk_reduce_several(*arguments, kept.options, kept.report)  # of the arrays that are bound
+        assert numbers.tobytes() == results
+
+
+SEVERAL = (0, 1, 0), (2, 2, 0), (3, 2, 8)  # rows of operands, buffers and offsets
 INT64, UINT8 = (abi.TYPES.index(np.dtype(each)) for each in (np.int64, np.uint8))
 
 
@@ -181,6 +162,7 @@ def test_a_list_takes_elements(library, lists, size):
         indices[0] += 1 if indices[0] < 0 else -1
 
 
+@pytest.mark.smoke
 def test_a_list_ends_where_an_index_is_out_of_bounds(library, lists):
     indices = np.array([3, SIZE, 1])
     taken = taking(lists, indices)
@@ -356,16 +338,6 @@ def test_refused_before_anything_runs(library, lists, message):
     assert not lists.operands["address"].any()
 
 
-_keys = itertools.count(1 << 40)
-
-
-@pytest.fixture
-def kept(lists):
-    """Return a list with a key of its own."""
-    lists.key[:] = next(_keys), 7
-    return lists
-
-
 def unaligned(values):
     """Return a copy of an array at an address that is not a multiple of its itemsize."""
     copy = np.empty(values.nbytes + 16, np.uint8)[1:][: values.nbytes].view(values.dtype)
@@ -415,6 +387,7 @@ def test_a_constant_of_a_list_with_a_key(library, kept):
         np.testing.assert_array_equal(kept.out, turn * turn)
 
 
+@pytest.mark.smoke
 def test_stops_of_a_list_with_a_key(library, kept):
     """A run may end before or after the last call that the runs before it made."""
     kept.buffers["flags"][0] |= abi.BUFFER_DOWNLOAD
@@ -477,7 +450,7 @@ def test_many_lists_with_keys(library):
     many.requests = np.tile(many.requests, 4096)
     many.order = np.arange(len(many.requests), dtype=np.int32)
     for turn in range(12):
-        many.key[:] = next(_keys) if turn % 2 else 1 << 39, 1
+        many.key[:] = (1 << 41) + turn if turn % 2 else 1 << 39, 1
         many.x[:] = turn
         many.run(library)
         np.testing.assert_array_equal(many.out, many.x * many.x)

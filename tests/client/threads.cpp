@@ -1,10 +1,12 @@
 // Stress test of the ABI from many threads, for ThreadSanitizer: valid programs, whose results are checked
 // element by element, and invalid ones, whose messages must be the calling thread's own. Returns 0 if all is
 // right, else 1.
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -154,6 +156,95 @@ void blocks(uint16_t multiply, int thread, int round) {
     expect(same, "sums of blocks are wrong", thread, round);
 }
 
+// A list of requests: out = x * x, and number = sum(out), twice.
+struct List {
+    List(uint16_t multiply, int64_t length, std::array<uint64_t, 2> list_key)
+        : x(size_t(length)), out(size_t(length)), shape{length}, key(list_key) {
+        const pk_instruction load = {PK_OP_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0};
+        square = {load,
+                  {multiply, PK_FLOAT64, PK_FLOAT64, 0, 0, 0},
+                  {PK_OP_STORE, PK_FLOAT64, PK_FLOAT64, 1, 1, 0}};
+        all = {load, {PK_OP_STORE, PK_FLOAT64, PK_FLOAT64, 0, 1, 0}};
+        squared = {operand_of(x, PK_FLOAT64), operand_of(out, PK_FLOAT64)};
+        summed = {operand_of(out, PK_FLOAT64), operand_of(out, PK_FLOAT64), operand_of(number, PK_FLOAT64)};
+        summed[1].address = 0;
+        sum.kind = PK_REDUCE_SUM;
+        sum.reduced = sum.value_count = 1;
+        requests[0] = {PK_REQUEST_EVALUATE,
+                       {word(square.data()), square.size(), word(squared.data()), squared.size(),
+                        word(shape.data()), 1, word(met.data())}};
+        requests[1] = {PK_REQUEST_REDUCE,
+                       {word(&sum), word(all.data()), all.size(), word(summed.data()), summed.size(),
+                        word(shape.data()), 1, word(met.data())}};
+        bindings = {pk_binding{word(&squared[0].address), 0, 0}, pk_binding{word(&squared[1].address), 1, 0},
+                    pk_binding{word(&summed[0].address), 1, 0}, pk_binding{word(&summed[2].address), 2, 0}};
+    }
+    List(const List &) = delete;  // its requests have the addresses of its tables
+    List &operator=(const List &) = delete;
+
+    // Runs the list on new values in new memory.
+    void run(int thread, int round) {
+        std::vector<double> values(x.size()), squares(x.size(), -1), total{-1};
+        double exact = 0;  // of integers
+        for (size_t i = 0; i < values.size(); ++i) {
+            values[i] = double((i + size_t(round)) % 1009 + size_t(thread));
+            exact += values[i] * values[i];
+        }
+        x.swap(values), out.swap(squares), number.swap(total);
+        const std::array<pk_buffer, 3> buffers = {buffer_of(x, PK_BUFFER_UPLOAD),
+                                                  buffer_of(out, PK_BUFFER_DOWNLOAD),
+                                                  buffer_of(number, PK_BUFFER_DOWNLOAD)};
+        const std::array<int32_t, 4> order = {0, 1, 0, 1};
+        int64_t completed = -1;
+        pk_report report;
+        const int32_t status =
+            pk_run_requests(requests.data(), 2, order.data(), 4, bindings.data(), 4, buffers.data(), 3,
+                            nullptr, 0, key.data(), &completed, nullptr, &report);
+        expect(status == PK_OK && completed == 4, "a valid list failed", thread, round);
+        bool same = number[0] == exact;
+        for (size_t i = 0; i < x.size(); ++i) same &= out[i] == x[i] * x[i];
+        expect(same, "results of a list are wrong", thread, round);
+    }
+
+   private:
+    static uint64_t word(const void *address) { return reinterpret_cast<uint64_t>(address); }
+    static pk_buffer buffer_of(std::vector<double> &array, int32_t flags) {
+        pk_buffer buffer{};
+        buffer.address = word(array.data());
+        buffer.bytes = int64_t(array.size() * sizeof(double));
+        buffer.flags = flags;
+        return buffer;
+    }
+
+    std::vector<double> x, out, number{0};
+    std::vector<int64_t> shape;
+    std::array<uint64_t, 2> key;
+    std::vector<pk_instruction> square, all;
+    std::vector<pk_operand> squared, summed;
+    pk_reduction sum{};
+    std::array<uint8_t, 3> met{};
+    std::array<pk_request, 2> requests{};
+    std::array<pk_binding, 4> bindings{};
+};
+
+// Lists of requests: one that all threads run in turn, one whose key two threads share, each with tables of
+// its own, and one with a key of this thread's own.
+void lists(uint16_t multiply, int thread, int round) {
+    static std::mutex mutex;
+    static List in_turn(multiply, 3000, {1, 1});
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        in_turn.run(thread, round);
+    }
+    List of_two(multiply, 2000, {2, uint64_t(thread / 2)}),
+        own(multiply, 1000 + thread, {3, uint64_t(thread)});
+    for (int turn = 0; turn < 3; ++turn) {
+        of_two.run(thread, round + turn);
+        own.run(thread, round + turn);
+    }
+    if (round % 4 == 3) expect(pk_release() == PK_OK, "pk_release failed", thread, round);
+}
+
 // An invalid program, whose message names an instruction of this thread's own, and pk_fail.
 void failures(int thread, int round) {
     std::vector<double> out(64, 1.5);
@@ -191,6 +282,7 @@ int main(int argc, char **argv) {
                 integers(thread % 3 == 0 ? add : multiply, add, thread, round);
                 floats(divide, thread, round);
                 blocks(multiply, thread, round);
+                lists(multiply, thread, round);
                 failures(thread, round);
             }
         });

@@ -87,3 +87,15 @@ def test_a_strided_call_does_not_start_over(engine, monkeypatch):
     pk.add(X[::2], X[::2])
     monkeypatch.setattr(general_path, "call", lambda *_: pytest.fail("the full way"))
     assert (pk.add(X[::2], X[::2]) == 2).all()
+
+
+def test_trip_of_a_replayed_function(engine):
+    """A call of five operations on arrays of 1,000 elements runs their plan."""
+    fused = pk.fuse(lambda a, b: np.sqrt(a * b + a) - b / 2)
+    a, b = X[:1000].astype(np.float64), X[1000:2000].astype(np.float64)
+    for _ in range(9):  # the first runs of a plan on a GPU compile kernels
+        fused(a, b)
+    calls, files = trip(lambda: fused(a, b))
+    assert str(pk.last_call().reason).endswith("replayed")
+    assert 2 <= calls <= (60 if engine == "cpu" else 80)
+    assert 2 <= files <= 16

@@ -29,3 +29,18 @@ def test_program(engine, name):
     ours, numpys = program.initialize("quick"), program.initialize("quick")
     compare(pk.fuse(program.function)(*ours), program.function(*numpys))
     compare(list(ours), list(numpys))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_program_called_again(engine, name):
+    """On other values. From the third call on, most programs are replayed."""
+    program = PROGRAMS[name]
+    fused = pk.fuse(program.function)
+    for turn in range(4):
+        ours, numpys = program.initialize("quick"), program.initialize("quick")
+        for argument in (*ours, *numpys):
+            if isinstance(argument, np.ndarray) and argument.dtype.kind in "fc":
+                argument[...] = argument * (1 + turn / 64)
+        compare(fused(*ours), program.function(*numpys))
+        compare(list(ours), list(numpys))

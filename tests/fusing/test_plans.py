@@ -806,6 +806,21 @@ print(pk.last_call().reason.endswith("replayed"))
     assert python(code) == "True"
 
 
+@pytest.mark.parametrize("name", BODIES)
+def test_calls_without_replays_are_numpys(engine, name, monkeypatch):
+    """As PYCUDAKIT_REPLAY=0 has it."""
+    monkeypatch.setattr(host_replay, "IS_ON", False)
+    body, arguments = BODIES[name]
+    fused = pk.fuse(body)
+    for turn in range(4):
+        ours = arguments(turn)
+        numpys = copied(ours)
+        result, expected = fused(*ours), body(*numpys)
+        assert not is_replayed()
+        assert_parts(result, expected, assert_close)
+        assert_parts(ours, numpys, assert_close)
+
+
 def test_a_plan_is_data():
     fused = pk.fuse(softmax)
     with pk.engine("cpu"):

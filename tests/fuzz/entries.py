@@ -107,7 +107,7 @@ def met(name, arguments):
     calls[name] += 1
     if calls[name] <= MOST_OF_AN_ENTRY:
         spoil(name, list(arguments))
-    elif MOST:
+    elif MOST and arguments:
         for _ in range(AT_A_TIME):
             attempt(name, mutations.spoilt(RNG, name, arguments))
 

@@ -33,6 +33,17 @@ ANY_NUMBER = {
     "pk_operation_info": {0},
     "pk_tune": {0, 1},
 }
+# Values that pk_run_requests refuses before anything runs. Another address or size may lead to memory outside
+# of the arrays.
+REFUSED = {
+    abi.REQUEST: {"entry": [-1, abi.REQUEST_COUNT, 99, -(2**63)]},
+    abi.BINDING: {"word": [0], "buffer": [-1, 1 << 40]},
+    abi.BUFFER: {"address": [0], "bytes": [-1, -(2**63)], "flags": [4, 8, -1]},
+    abi.STOP: {
+        **{name: [-1, 1 << 40] for name in ("call", "buffer", "offset")},
+        **{name: [-1, 99] for name in ("type", "kind")},
+    },
+}
 WRITEABLE = 0x400  # NumPy's NPY_ARRAY_WRITEABLE
 KEPT = collections.deque(maxlen=8)  # keeps the tables of the last runs alive
 FLOATS = [0.0, -0.0, -1.0, 0.5, 1e-310, 1e308, -1e308, 2.0**63, np.inf, -np.inf, np.nan]
@@ -66,7 +77,7 @@ def _other(rng, name, place, argument, alone):
     if kind._flags_ & WRITEABLE:
         return argument  # the caller's own, so that it is seen whether it was written to
     if name == "pk_run_requests" and argument.dtype == abi.BUFFER and argument.size:
-        return _buffers_of_requests(rng, argument.copy())
+        return _refused(rng, argument.copy())
     return _table(rng, argument) if argument.dtype.names else _values(rng, name, place, argument, alone)
 
 
@@ -131,23 +142,39 @@ def _run(rng, run):
 
 
 def _of_requests(rng, table):
-    """Change a request to an unknown entry or by an argument of 0, or a binding to another word or buffer."""
+    """Change a request by an argument of 0, or a table to one that is refused."""
+    if table.dtype == abi.BINDING or rng.random() < 0.5:
+        return _refused(rng, table)
     row = table[int(rng.integers(table.size))]
-    if table.dtype == abi.BINDING:
-        field, others = (("word", [0]), ("buffer", [-1, 1 << 40]))[int(rng.integers(2))]
-        row[field] = rng.choice(others)
-    elif rng.random() < 0.5:
-        row["entry"] = _code(rng, 63) | 8
-    else:
-        row["arguments"][int(rng.integers(abi.MAX_REQUEST_ARGUMENTS))] = 0
+    # Not the sizes and strides of a loop, which only the loop reads.
+    places = 3 if row["entry"] == abi.REQUEST_LOOP else abi.MAX_REQUEST_ARGUMENTS
+    row["arguments"][int(rng.integers(places))] = 0
     return table
 
 
-def _buffers_of_requests(rng, buffers):
-    """Change a buffer to one that is refused: any other address, or size, may lead to memory of another."""
-    field, others = (("address", [0]), ("bytes", [-1, -(2**63)]), ("flags", [4, 8, -1]))[int(rng.integers(3))]
-    buffers[field][int(rng.integers(buffers.size))] = rng.choice(others)
-    return buffers
+def _refused(rng, table):
+    """Change a field of a table to a value that is refused."""
+    field = str(rng.choice(list(REFUSED[table.dtype])))
+    table[field][int(rng.integers(table.size))] = rng.choice(REFUSED[table.dtype][field])
+    return table
+
+
+def refused_list(rng, arguments):
+    """Return the arguments of pk_run_requests with one change that it refuses before anything runs."""
+    arguments = list(arguments)
+    tables = [i for i in (0, 2, 4, 6, 8) if len(arguments[i])]  # before the number of rows of each
+    place = int(rng.choice([*tables, 11, 13]))  # or the addresses of the results
+    way = int(rng.integers(4))
+    if place > 10 or way == 0:
+        arguments[place] = None
+    elif way == 1:
+        arguments[place + 1] = int(rng.choice([-1, -(2**31), -(2**63)]))
+    elif arguments[place].dtype.names:
+        arguments[place] = _refused(rng, arguments[place].copy())
+    else:  # the order
+        arguments[place] = arguments[place].copy()
+        arguments[place][int(rng.integers(arguments[place].size))] = rng.choice([-1, len(arguments[0])])
+    return arguments
 
 
 def _smaller(rng, code):
@@ -165,7 +192,8 @@ def _values(rng, name, place, array, alone):
     shapes = [p for p, kind in enumerate(kinds) if getattr(kind, "_dtype_", None) == np.int64]
     tells_sizes = any(getattr(kind, "_dtype_", None) == abi.OPERAND for kind in kinds) or "matmul" in name
     flat = other.reshape(-1)
-    if tells_sizes and shapes and place == shapes[0]:
+    # The matrices, which come before the sizes, may have int64, too.
+    if tells_sizes and shapes and place == shapes[-1 if "matmul" in name else 0]:
         if alone and rng.random() < 0.2 and 1 < flat.size < abi.MAX_DIMS:
             flat[:] = 2**62  # with the other sizes, more than there are numbers for
         else:

@@ -67,6 +67,11 @@ TRIED = [
         ["fuzz/test_scribble.py"],
     ),
     (
+        "lists of requests (`pk_run_requests`): random ones, and with an invalid argument or request",
+        "the bits of single calls; an error, and nothing or the calls before it are run; then right answers",
+        ["abi/test_requests.py", "abi/test_request_families.py", "fuzz/test_lists.py"],
+    ),
+    (
         (
             f"the first {FAILURES} calls for memory, threads and files of 55 operations fail, "
             "each or all from it on"

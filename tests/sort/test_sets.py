@@ -105,3 +105,20 @@ def test_kinds_of_isin(engine):
         pk.isin([1, 2], [2, 3], kind="bad")
     with pytest.raises(ValueError, match="The 'table' method is only supported"):
         pk.isin([1, 2], [2.0, 3.0], kind="table")
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 65])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_isin_few(engine, dtype, count):
+    """Each element is compared with up to 64 test elements; more are searched."""
+    rng = np.random.default_rng(9)
+    x, few = (rng.integers(0, 100, n).astype(dtype) for n in (3000, count))
+    if x.dtype.kind == "f":
+        x[::7], x[1::7], x[2::7] = np.nan, -0.0, np.inf
+        few[:3] = [0.0, np.nan, np.inf][:count]
+    for wanted in (x, x.reshape(50, 60).T, x[::-3], x.astype(x.dtype.newbyteorder())):
+        for invert in (False, True):
+            ours, numpys = pk.isin(wanted, few, invert=invert), np.isin(wanted, few, invert=invert)
+            assert_array_equal(ours, numpys, strict=True)
+            assert ours.flags.c_contiguous
+    assert pk.last_call().function == "isin"

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._families.elementwise import manipulation
 from pycudakit._native import abi, loader
 
 RNG = np.random.default_rng(0)
@@ -386,3 +387,69 @@ def test_the_bits_are_the_same(both_engines):
                     results.append((pk.sort(array), pk.argsort(array), *pk.topk(array, 50), pk.unique(array)))
             for ours, theirs in zip(*results, strict=True):
                 assert_values(ours, theirs)
+
+
+# ---- Rows along a strided axis ------------------------------------------------------------------------
+
+LAYOUTS = {
+    "C": lambda a: a,
+    "Fortran": np.asfortranarray,
+    "another order": lambda a: np.ascontiguousarray(a.transpose(1, 2, 0)).transpose(2, 0, 1),
+    "every second": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "backwards": lambda a: a[::-1, :, ::-1],
+    "other bytes": lambda a: a.astype(a.dtype.newbyteorder()),
+}
+ALONG = {
+    "sort": lambda m, a, axis: stable(m.sort, a, axis=axis),
+    "argsort": lambda m, a, axis: stable(m.argsort, a, axis=axis),
+    "partition": lambda m, a, axis: m.sort(m.partition(a, 5, axis=axis), axis=axis),
+    "argpartition": lambda m, a, axis: np.take(m.argpartition(a, 5, axis=axis), 5, axis),
+    "median": lambda m, a, axis: m.median(a, axis=axis),
+    "percentile": lambda m, a, axis: m.percentile(a, [10, 50, 90], axis=axis),
+}
+
+
+@pytest.fixture
+def _rows_are_copied(monkeypatch):
+    """The engine copies strided rows of small arrays, too."""
+    monkeypatch.setattr(manipulation, "_MIN_BYTES", 0)
+    monkeypatch.setattr(manipulation, "_MIN_BYTES_BY_PAGES", 0)
+
+
+@pytest.mark.usefixtures("_rows_are_copied")
+@pytest.mark.parametrize("function", ALONG)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u8"])
+def test_rows_along_any_axis(engine, function, layout, dtype):
+    rng = np.random.default_rng(3)
+    a = LAYOUTS[layout](rng.permutation(7 * 40 * 9).reshape(7, 40, 9).astype(dtype))
+    before = a.copy()
+    for axis in (0, 1, 2, -2):
+        ours, numpys = ALONG[function](pk, a, axis), ALONG[function](np, a, axis)
+        np.testing.assert_array_equal(ours, numpys)
+        assert ours.dtype == numpys.dtype
+        if function == "sort":
+            assert ours.strides == numpys.strides
+    np.testing.assert_array_equal(a, before)
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "partition", "argpartition"])
+def test_columns_that_are_pages_apart(engine, name):
+    """The rows are copied, sorted, and copied back, in one call."""
+    a = np.random.default_rng(4).random((600, 512))
+    arguments = () if name.endswith("sort") else (300,)
+    ours = getattr(pk, name)(a, *arguments, axis=0)
+    assert pk.last_call().function == name
+    if name.startswith("arg"):
+        ours = np.take_along_axis(a, ours, 0)
+    at = slice(None) if name.endswith("sort") else 300
+    np.testing.assert_array_equal(ours[at], np.sort(a, axis=0)[at])
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "partition", "argpartition"])
+@pytest.mark.parametrize("axis", [2, -3, 0.5, "x"])
+def test_faults_of_an_axis(engine, name, axis):
+    arguments = () if name.endswith("sort") else (3,)
+    a = np.zeros((600, 512))
+    ours, numpys = (outcome(getattr(module, name), a, *arguments, axis=axis) for module in (pk, np))
+    assert_same_outcome(ours, numpys)

@@ -12,8 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.element_function import ElementFunction
+from pycudakit._element_programs.values import Value
+from pycudakit._families.elementwise.fast_path import call as call_elementwise
 from pycudakit._families.sort.searching import searchsorted
-from pycudakit._families.sort.sort_keys import plan_isin
+from pycudakit._families.sort.sort_keys import MAX_COMPARED, plan_isin
 from pycudakit._families.sort.sorting import argsort, sort
 from pycudakit._families.sort.unique import unique
 from pycudakit._native.dtypes import Array, DType
@@ -76,6 +80,8 @@ def isin(
             "isin", REASON_NUMPY_FASTER, numpy
         )  # NumPy's algorithm depends on the values, not only on the size
     flat, candidates = wanted.reshape(-1), sorted_candidates(ON_HOST, wanted.dtype, candidates.ravel())
+    if 0 < candidates.size <= MAX_COMPARED and flat.size:
+        return _is_one_of(flat, np.unique(candidates), invert).reshape(wanted.shape)
     if flat.size <= _PIECE:
         return is_among(ON_HOST, flat, candidates, invert).reshape(wanted.shape)
     mask: Array = np.empty(wanted.shape, bool)
@@ -87,6 +93,32 @@ def isin(
 
 
 _PIECE = 1 << 24  # elements
+
+
+def _is_one_of(wanted: Array, candidates: Array, invert: bool) -> Array:
+    """Compare each element with a few candidates."""
+    values = wanted.astype(candidates.dtype, copy=False)
+    if values.dtype == bool:
+        values, candidates = values.view(np.uint8), candidates.view(np.uint8)
+    mask: Array = call_elementwise(_COMPARISONS[bool(invert)], (values, *candidates))
+    return mask
+
+
+def _comparisons(invert: bool) -> ElementFunction:
+    """Return the function that compares a number with others."""
+
+    def write(builder: Builder, value: Value, *candidates: Value, **_: Any) -> tuple[Value]:
+        compare, join = ("not_equal", "logical_and") if invert else ("equal", "logical_or")
+        compared = (builder.apply(compare, value, each) for each in candidates)
+        return (functools.reduce(functools.partial(builder.apply, join), compared),)
+
+    def numpy(value: Any, *candidates: Any) -> Any:
+        return np.isin(value, candidates, invert=invert)
+
+    return ElementFunction("isin", numpy, write)
+
+
+_COMPARISONS = {invert: _comparisons(invert) for invert in (False, True)}
 
 
 def sorted_candidates(xp: Any, wanted: DType, candidates: Any) -> Any:

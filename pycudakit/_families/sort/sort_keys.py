@@ -40,8 +40,11 @@ _GPU_SORT = 0.5e-3  # seconds of a sort of few elements, in addition to a call o
 _HASHES_FEW, _HASHES_BYTES, _HASHES_DISTINCT = 12.0, 4.0, 60.0
 _HASHES = np.lib.NumpyVersion(np.__version__) >= "2.3.0"  # older ones sort
 _SAMPLE = 64  # elements that are compared to tell whether most are distinct
-# Nanoseconds per element of `isin`: NumPy per comparison and by table; ours, in addition to the search.
-NUMPY_COMPARES, NUMPY_TABLE_LOOKUP, FINDS = 0.3, 4.0, 10.0
+# Nanoseconds per element of `isin`: NumPy per comparison, in a cache and in memory, and by table; ours, in
+# addition to the search, and per comparison and byte.
+NUMPY_COMPARES, NUMPY_COMPARES_IN_MEMORY, NUMPY_TABLE_LOOKUP, FINDS, COMPARES = 0.1, 0.3, 7.0, 10.0, 0.03
+_CACHE_BYTES = 4 << 20
+MAX_COMPARED = 64  # test elements with which `isin` compares each element; it searches in more
 
 
 def axis_length(array: Array, axis: Any) -> int:
@@ -171,15 +174,20 @@ def has_strided_rows(array: Array | None, axis: Any) -> bool:
     return is_copied_by_engine(rows)
 
 
-def by_rows(name: str, array: Array, axis: Any, compute: Callable[[Array], Array]) -> Array:
-    """Compute a function along an axis on contiguous rows, and return the result as an array like `array`."""
+def by_rows(
+    name: str, array: Array, axis: Any, compute: Callable[[Array], Array], returns_indices: bool = False
+) -> Array:
+    """Compute a function along an axis on contiguous rows.
+
+    The result has the memory layout of the array, or C order if it is one of indices.
+    """
 
     def call() -> Array:
-        rows = np.moveaxis(array, axis, -1)
-        result = np.moveaxis(compute(in_c_order(rows, array.dtype.newbyteorder("="))), -1, axis)
-        is_c_order = array.flags.c_contiguous or result.dtype != array.dtype
-        new = allocator.empty(result.shape, result.dtype) if is_c_order else np.empty_like(array)
-        return copy_to(new, result)
+        rows = in_c_order(np.moveaxis(array, axis, -1), array.dtype.newbyteorder("="))
+        result = np.moveaxis(compute(rows), -1, axis)
+        if returns_indices or (array.dtype.isnative and array.flags.c_contiguous):
+            return copy_to(allocator.empty(result.shape, result.dtype), result)
+        return copy_to(np.empty_like(array), result)
 
     return native_call.as_one_call(name, call)
 
@@ -252,8 +260,11 @@ def _cost_of_isin(array: Array, test_elements: Array, may_have_table: bool) -> C
         if span <= 6 * (array.size + test_elements.size):  # NumPy's rule
             numpy = NUMPY_TABLE_LOOKUP * (1 + test_elements.size / (array.size or 1))
     if numpy is None and test_elements.size < 10 * array.size**0.145:  # NumPy's rule
-        numpy = NUMPY_COMPARES * test_elements.size
+        is_in_cache = array.nbytes <= _CACHE_BYTES
+        numpy = (NUMPY_COMPARES if is_in_cache else NUMPY_COMPARES_IN_MEMORY) * test_elements.size
     ours = SEARCH_STEP * math.log2(test_elements.size + 2) + FINDS
+    if test_elements.size <= MAX_COMPARED:
+        ours = min(ours, COMPARES * array.itemsize * test_elements.size + 1)
     return cost_of(array, numpy, ours, 1, most_threads=threads())
 
 

@@ -225,7 +225,7 @@ def argsort(
     array = operands.as_array(a)
     if array is not None and has_strided_rows(array, axis):
         compute = functools.partial(argsort, kind=kind, order=order, stable=stable)
-        return by_rows("argsort", array, axis, compute)
+        return by_rows("argsort", array, axis, compute, returns_indices=True)
     choice = plan_argsort(array, axis)
     if array is None or context.current_engine() == "numpy":
         return native_call.run_numpy(
@@ -343,7 +343,8 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     """
     array = operands.as_array(a)
     if array is not None and has_strided_rows(array, axis):
-        return by_rows("partition", array, axis, lambda rows: partition(rows, kth, -1, kind, order))
+        compute = functools.partial(partition, kth=kth, kind=kind, order=order)
+        return by_rows("partition", array, axis, compute)
     choice = plan_partition("partition", array)
     is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
     if choice.engine == "numpy" or array is None or not is_supported:
@@ -392,7 +393,8 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     """
     array = operands.as_array(a)
     if array is not None and has_strided_rows(array, axis):
-        return by_rows("argpartition", array, axis, lambda rows: argpartition(rows, kth, -1, kind, order))
+        compute = functools.partial(argpartition, kth=kth, kind=kind, order=order)
+        return by_rows("argpartition", array, axis, compute, returns_indices=True)
     choice = plan_partition("argpartition", array, 8)
     is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
     if choice.engine == "numpy" or array is None or not is_supported:

@@ -33,7 +33,7 @@ from pycudakit._interop.cuda_libraries import (
 from pycudakit._interop.memory_layout import Extent, contiguous_strides, extent, overlap
 from pycudakit._native import abi, hardware, loader
 from pycudakit._native.abi import address_of
-from pycudakit._native.dtypes import Array, DType
+from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context, late_bound, native_call
 from pycudakit._runtime.lru_cache import LRUCache, next_use, release_least_recent
 from pycudakit._runtime.native_call import NativeCall
@@ -151,6 +151,24 @@ def _any_overlap(extents: Iterable[Extent]) -> bool:
 # ---- Captured calls ----------------------------------------------------------------------------------
 
 
+class _Step(NamedTuple):
+    """A library call of a captured call; `run` makes it, and returns False if it fails.
+
+    `adds`, `imports` and `drops` are the address of a resident buffer, and `uses` those of the buffers that
+    an entry reads or writes. A `copy` is from all of one buffer to all of another.
+    """
+
+    run: Callable[[], bool]
+    adds: int = 0
+    imports: int = 0
+    drops: int = 0
+    uses: frozenset[int] = frozenset()
+    copy: tuple[int, int] | None = None
+
+
+_NO_STEP = _Step(lambda: True)
+
+
 class CapturedCall:
     """The library calls of one captured call, in order, ready to be replayed.
 
@@ -170,12 +188,17 @@ class CapturedCall:
         # New arrays, with their addresses at capture.
         self._new: list[tuple[Any, int, tuple[int, ...], DType]] = []
         self._owners: list[Array] = []  # the host copies of arguments
-        self._ranges: dict[int, int] = {}  # sizes of the resident buffers, by address
+        self._ranges: dict[int, int] = {}  # sizes of the buffers that are resident now, by address
+        self._sizes: dict[int, int] = {}  # and of those that were
+        self._index_of_new: dict[int, int] = {}  # by address, of new arrays whose memory is aligned
         self._stream = ctypes.c_uint64()
-        self._steps = [self._entry("pk_residency_set_stream", self._stream)]
+        self._steps = [_Step(self._entry("pk_residency_set_stream", self._stream))]
         if signature.device != 0:
-            self._steps.insert(0, self._entry("pk_residency_set_device", ctypes.c_int64(signature.device)))
-        self._drops: list[Callable[[], bool]] = []  # pending: the scope's end drops all anyway
+            set_device = self._entry("pk_residency_set_device", ctypes.c_int64(signature.device))
+            self._steps.insert(0, _Step(set_device))
+        self._run_steps: list[Callable[[], bool]] = []
+        self._drops: list[_Step] = []  # pending: the scope's end drops all anyway
+        self._used: set[int] = set()  # the buffers of the entry that is being recorded
         self._entry_arguments: list[Array] = []  # the entries' array arguments
         self._is_valid = True
         self._template: Any = None  # the result, with indices in place of arrays
@@ -205,29 +228,36 @@ class CapturedCall:
             ctypes.byref(became_resident),
         )
         make_resident = self._entry("pk_residency_add", *arguments)
-        self._add(lambda: make_resident() and became_resident.value == 1)
+        adds = address if intent == residency.TEMPORARY else 0
+        self._add(_Step(lambda: make_resident() and became_resident.value == 1, adds=adds))
 
     def on_imported(self, address: int, size: int, device_address: int, valid: int) -> None:
         """Record the import of the device buffer of an argument or of a new array."""
         self._note_range(address, size)
         self._is_valid = self._is_valid and valid == abi.IMPORT_DEVICE_VALID
         index, offset = self._array_of_address(device_address)
+        if index >= len(self._inputs[0]) and not offset and not device_address % _ALIGNMENT:
+            self._index_of_new[address] = index
+        self._add(_Step(self._import(address, size, index, offset), imports=address))
+
+    def _import(self, address: int, size: int, index: int, offset: int) -> Callable[[], bool]:
+        """Return a function that imports the device buffer of an argument or of a new array."""
         address_argument, device_of = ctypes.c_uint64(), ctypes.c_int32()
         arguments = ctypes.c_uint64(address), ctypes.c_int64(size), address_argument, ctypes.c_uint64(0)
-        import_buffer = self._entry(
-            "pk_residency_import", *arguments, ctypes.c_int32(valid), ctypes.byref(device_of)
-        )
+        valid = ctypes.c_int32(abi.IMPORT_DEVICE_VALID)
+        import_buffer = self._entry("pk_residency_import", *arguments, valid, ctypes.byref(device_of))
 
-        def step() -> bool:
+        def run() -> bool:
             address_argument.value = self._device_addresses[index] + offset
             return import_buffer() and device_of.value == self._device
 
-        self._add(step)
+        return run
 
     def on_dropped(self, address: int) -> None:
         """Record that a buffer was dropped."""
         if self._ranges.pop(address, None) is not None:
-            self._drops.append(self._entry("pk_residency_drop", ctypes.c_uint64(address)))
+            drop = self._entry("pk_residency_drop", ctypes.c_uint64(address))
+            self._drops.append(_Step(drop, drops=address))
 
     def on_allocated(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
         """Record a new array, allocated on the device of the first argument."""
@@ -248,6 +278,7 @@ class CapturedCall:
             or not self._is_valid
         ):
             return self.mark_not_replayable()
+        self._used.clear()
         try:
             kinds = abi.SIGNATURES[name]
             shape = _shape_of(arguments)
@@ -256,7 +287,8 @@ class CapturedCall:
             ]
         except NotReplayableError:
             return self.mark_not_replayable()
-        self._add(self._entry(name, *bound_arguments))
+        copy = _copy_of(arguments, self._ranges) if name == "pk_evaluate" else None
+        self._add(_Step(self._entry(name, *bound_arguments), uses=frozenset(self._used), copy=copy))
         return None
 
     def finish(self, result: Any) -> bool:
@@ -270,9 +302,31 @@ class CapturedCall:
             self._template = _template_of(result, indices)
         except NotReplayableError:
             return False
+        self._elide_copies()
+        self._run_steps = [step.run for step in self._steps]
         return self._is_valid and bool(self._entry_arguments) and self.bytes <= _MAX_BYTES
 
-    def _add(self, step: Callable[[], bool]) -> None:
+    def _elide_copies(self) -> None:
+        """Let entries store to the memory of new arrays, in place of buffers that are copied to these.
+
+        Such a buffer is not used after the copy, nor is the new array by an entry.
+        """
+        for index, step in enumerate([*self._steps]):
+            if step.copy is None:
+                continue
+            source, target = step.copy
+            added = [i for i, each in enumerate(self._steps[:index]) if each.adds == source]
+            later = [each for i, each in enumerate(self._steps) if i > index and source in each.uses]
+            uses = [each for each in self._steps if target in each.uses]
+            if len(added) != 1 or later or len(uses) != 1 or target not in self._index_of_new:
+                continue
+            run = self._import(source, self._sizes[target], self._index_of_new[target], 0)
+            self._steps[added[0]] = _Step(run, imports=source)
+            self._steps[index] = _NO_STEP
+            self._steps = [_NO_STEP if target in (each.imports, each.drops) else each for each in self._steps]
+        self._steps = [each for each in self._steps if each is not _NO_STEP]
+
+    def _add(self, step: _Step) -> None:
         self._steps += [*self._drops, step]
         self._drops.clear()
 
@@ -281,7 +335,7 @@ class CapturedCall:
         return lambda: call() == 0
 
     def _note_range(self, address: int, size: int) -> None:
-        self._ranges[address] = size
+        self._ranges[address] = self._sizes[address] = size
         self.bytes += size
 
     def _keeps_results(self, arguments: tuple[Any, ...]) -> bool:
@@ -291,7 +345,9 @@ class CapturedCall:
         return all(self._is_in_resident_range(int(row["address"])) for row in table[-len(reductions) :])
 
     def _is_in_resident_range(self, address: int) -> bool:
-        return any(first <= address < first + size for first, size in self._ranges.items())
+        used = [first for first, size in self._ranges.items() if first <= address < first + size]
+        self._used.update(used)
+        return bool(used)
 
     def _array_of_address(self, device_address: int) -> tuple[int, int]:
         """Return the index of the array that contains an address, and the offset from its first element."""
@@ -372,10 +428,26 @@ class CapturedCall:
         return _fill_template(self._template, [*signature.arrays, *new])
 
     def _run(self) -> bool:
-        for step in self._steps:  # noqa: SIM110  (a generator takes longer)
+        for step in self._run_steps:  # noqa: SIM110  (a generator takes longer)
             if not step():
                 return False
         return True
+
+
+def _copy_of(arguments: tuple[Any, ...], sizes: dict[int, int]) -> tuple[int, int] | None:
+    """Return the buffers that a program of `pk_evaluate` copies from and to, if it does nothing else."""
+    program, _, table, _, shape, dimensions, *_ = arguments
+    if [*program["op"]] != [abi.OP_LOAD, abi.OP_STORE] or len(table) != 2:
+        return None
+    loaded, stored = int(program["a"][0]), int(program["b"][1])
+    source, target = (int(table["address"][row]) for row in (loaded, stored))
+    count = getattr(dimensions, "value", dimensions)  # a number of ctypes, or of Python
+    axes = tuple(shape[:count].tolist())
+    dtype = abi.TYPES[table["type"][stored]]
+    strides = contiguous_strides(axes, dtype.itemsize)
+    is_dense = all(tuple(row["strides"][: len(strides)].tolist()) == strides for row in table)
+    is_whole = sizes.get(source) == sizes.get(target) == math.prod(axes) * dtype.itemsize
+    return (source, target) if {*table["type"].tolist()} == {CODES[dtype]} and is_dense and is_whole else None
 
 
 def _shape_of(arguments: tuple[Any, ...]) -> Array | None:

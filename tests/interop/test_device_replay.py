@@ -151,6 +151,22 @@ def test_threads_replay_their_own(replayed):
     assert not wrong
 
 
+@pytest.mark.parametrize("name", ["matmul", "dot", "norm", "einsum", "concatenate", "average"])
+def test_results_are_not_copied(replayed, name):
+    """Entries store to the memory of the result, even where the traced call copies from another buffer."""
+    call, arrays = PLAYED[name], arrays_of(PLAYED[name])
+    wants = [values_of(replayed, call, arrays) for _ in range(2)]
+    (captured,) = device_replay._captured_calls.live_values()
+    (captured_call,) = captured.idle
+    assert captured_call._index_of_new
+    assert not any(step.imports in captured_call._index_of_new for step in captured_call._steps)
+    got = values_of(replayed, call, arrays)
+    assert replayed.count == 1
+    for want in wants:
+        for one, other in zip(got, want, strict=True):
+            assert_array_equal(one, other, strict=True)
+
+
 def test_memory_is_released(replayed):
     a = replayed.up(RNG.random((100, 100)))
     for _ in range(3):

@@ -21,15 +21,13 @@ from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 __all__ = ["matrix_power", "norm"]
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.linalg.norm)
-@logged_as_one_call("norm")
+@public_function(numpy=np.linalg.norm, one_call="norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Compute a vector norm or a matrix norm.
 
@@ -95,8 +93,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.linalg.matrix_power)
-@logged_as_one_call("matrix_power")
+@public_function(numpy=np.linalg.matrix_power, one_call="matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
     """Raise a square matrix to the (integer) power `n`, or each matrix of a stack.
 

@@ -12,8 +12,8 @@ import numpy as np
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64, Array
 from pycudakit._runtime import context, cost_model, native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, choose_engine, requested_engine
+from pycudakit._runtime.public_function import public_function
 
 # Nanoseconds per value and bisection step: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 3.0, 1.0
@@ -48,7 +48,7 @@ def interpolate(at: Array, points: Array, values: Array) -> Array:
     return out
 
 
-@numpy_for_small(np.interp)
+@public_function(numpy=np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Interpolate linearly in one dimension, for monotonically increasing sample points.
 

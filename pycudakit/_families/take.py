@@ -25,10 +25,9 @@ from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array, DType
 from pycudakit._runtime import context, cost_model, native_call
 from pycudakit._runtime.composite import arrays_or_numpy_result
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, requested_engine
-from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import allocate, as_array, axis_index, last_axis_to
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import check_writeable
 
 # Nanoseconds per taken element: NumPy's, also of more elements than the caches hold, and the CPU engine's on
@@ -51,7 +50,7 @@ def _cost_of(picked: int, moved: int) -> Cost:
     return Cost(2e-6 + numpy, cost_model.CALL + _CHECK + work / workers, moved, moved)
 
 
-@numpy_for_small(np.take)
+@public_function(numpy=np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Take elements from an array along an axis.
 
@@ -206,8 +205,7 @@ def _numpy_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any
     return np.take_along_axis(np.asanyarray(arr), np.asanyarray(indices), axis)
 
 
-@numpy_for_small(_numpy_take_along_axis)
-@logged_as_one_call("take_along_axis")
+@public_function(numpy=_numpy_take_along_axis, one_call="take_along_axis")
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Take values from the input array by matching 1d index and data slices.
 
@@ -277,8 +275,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return with_layout_of(_TAKEN, taken, allocate(array.dtype, taken.shape, [index_array]))
 
 
-@numpy_for_small(np.compress)
-@logged_as_one_call("compress")
+@public_function(numpy=np.compress, one_call="compress")
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return selected slices of an array along given axis.
 
@@ -320,8 +317,7 @@ def _bools_below() -> float:
     return _NUMPY_BELOW_BOOLS if cost_model.threads() >= _MANY_THREADS else _ALWAYS
 
 
-@numpy_for_small(np.flatnonzero)
-@logged_as_one_call("flatnonzero")
+@public_function(numpy=np.flatnonzero, one_call="flatnonzero")
 def flatnonzero(a: Any) -> Any:
     """Return indices that are non-zero in the flattened version of a.
 
@@ -366,8 +362,7 @@ def flatnonzero(a: Any) -> Any:
     return argsort_along(choice, is_nonzero, 0, count, descending=True)
 
 
-@numpy_for_small(np.nonzero)
-@logged_as_one_call("nonzero")
+@public_function(numpy=np.nonzero, one_call="nonzero")
 def nonzero(a: Any) -> Any:
     """Return the indices of the elements that are non-zero, as one array per axis.
 
@@ -402,8 +397,7 @@ def nonzero(a: Any) -> Any:
     return np.unravel_index(flatnonzero(arrays[0]), arrays[0].shape)
 
 
-@numpy_for_small(np.argwhere)
-@logged_as_one_call("argwhere")
+@public_function(numpy=np.argwhere, one_call="argwhere")
 def argwhere(a: Any) -> Any:
     """Find the indices of array elements that are non-zero, grouped by element.
 

@@ -10,7 +10,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,23 +98,6 @@ class DeviceOperand(NamedTuple):
         finally:
             pool.give_back(work)
         return fp_flags
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def has_device_fast_path(fast_path: Callable[..., Any]) -> Callable[[F], F]:
-    """Mark a function with its fast path for device arrays.
-
-    For arguments that need the general path, which takes less device memory, it returns None or raises
-    OutOfMemory.
-    """
-
-    def mark(function: F) -> F:
-        function.device_fast_path = fast_path  # type: ignore[attr-defined]
-        return function
-
-    return mark
 
 
 # ---- Allocation --------------------------------------------------------------------------------------

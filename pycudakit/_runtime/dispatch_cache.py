@@ -2,7 +2,7 @@
 
 The key is the signature of the call: dtypes, numbers of dimensions, size classes, static arguments. The value
 is an `Executable`. The first call with a signature takes the general path. If that left the call to NumPy
-because of its size, later calls with the signature go to NumPy's function at once, which `numpy_for_small`
+because of its size, later calls with the signature go to NumPy's function at once, which `public_function`
 names. If it ran on an engine, the function may offer a prepared call (`offer_to_cache`), which later calls
 use. Where the estimates of the engines are close, an `Autotuner` measures some calls before that. A signature
 whose calls leave nothing to cache is cached, too: its calls go straight to the general path.
@@ -41,16 +41,6 @@ _SHORT_LIST = 32  # elements; longer lists of numbers are converted to arrays be
 
 # The signature of arguments that contain longer lists.
 LONG_LIST: Signature = ("a long list",)
-
-
-def numpy_for_small(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
-    """Mark a function with the NumPy function that computes its small calls from the same arguments."""
-
-    def mark(function: F) -> F:
-        function.numpy_for_small = numpy  # type: ignore[attr-defined]
-        return function
-
-    return mark
 
 
 def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Signature | None:

@@ -11,7 +11,7 @@ from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 from pycudakit.image._window import MAX_SIZE, Border, Window, centred, checked_size, filtered, in_plane, pair
 
 _ROUNDING = 2.0**-50  # the relative error of products of weights that were rounded to float64
@@ -310,7 +310,7 @@ def _separated(weights: Array) -> tuple[Array, Array] | None:
     return column, row
 
 
-@logged_as_one_call("sobel")
+@public_function(one_call="sobel")
 def sobel(
     image: Any,
     axis: int | None = -1,
@@ -392,7 +392,7 @@ def _gradient_magnitude(image: Any, mode: str, cval: float, dtype: Any, channel_
     return ufuncs.rint(ufuncs.minimum(length, np.iinfo(result).max), out=out, casting="unsafe")
 
 
-@logged_as_one_call("laplace")
+@public_function(one_call="laplace")
 def laplace(
     image: Any,
     *,

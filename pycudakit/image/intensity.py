@@ -15,7 +15,8 @@ from pycudakit._families.reduce import min_max
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit._runtime import native_call
-from pycudakit._runtime.native_call import logged_as_one_call, run
+from pycudakit._runtime.native_call import run
+from pycudakit._runtime.public_function import public_function
 from pycudakit.image._arguments import UINT16, ChannelAxis, as_image, operands_of, plan_image, shape_of
 from pycudakit.image._axes import has_channels
 
@@ -61,7 +62,7 @@ def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
     return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
 
 
-@logged_as_one_call("threshold_otsu")
+@public_function(one_call="threshold_otsu")
 def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = "auto") -> np.generic | Array:
     """Return Otsu's threshold, which maximizes the variance between the two classes of pixels.
 
@@ -125,7 +126,7 @@ def _otsu(image: Array, nbins: int) -> Any:
     return centres[np.argmax(between)] if len(between) else centres[0]
 
 
-@logged_as_one_call("threshold")
+@public_function(one_call="threshold")
 def threshold(
     image: Any,
     value: float | Literal["otsu"] = "otsu",
@@ -182,7 +183,7 @@ def threshold(
     return out
 
 
-@logged_as_one_call("equalize_histogram")
+@public_function(one_call="equalize_histogram")
 def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
     """Equalize the histogram, so that every intensity is about equally frequent.
 
@@ -244,7 +245,7 @@ def _equalizing(counts: Array) -> Array:
     return table
 
 
-@logged_as_one_call("normalize")
+@public_function(one_call="normalize")
 def normalize(
     image: Any,
     low: float = 0.0,

@@ -13,7 +13,7 @@ from pycudakit._families.scan.cumulative import cumprod, cumsum
 from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
 from pycudakit._runtime.lazy_array import LazyArray
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 from pycudakit.random.generator_base import NUMPY_GENERATOR, shape_of
 from pycudakit.random.philox import Stream
 from pycudakit.random.transform_distributions import TransformedDistributions, named_engine
@@ -44,7 +44,7 @@ class CompoundDistributions(TransformedDistributions):
         return Stream(position.key, position.word)
 
     @accept_foreign_arrays
-    @logged_as_one_call("noncentral_chisquare")
+    @public_function(one_call="noncentral_chisquare")
     def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
         """Draw samples from a noncentral chi-square distribution, from a Poisson and a gamma sample each.
 
@@ -74,7 +74,7 @@ class CompoundDistributions(TransformedDistributions):
         return self._computed("2 * x", arguments, x, {})
 
     @accept_foreign_arrays
-    @logged_as_one_call("noncentral_f")
+    @public_function(one_call="noncentral_f")
     def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
         """Draw samples from the noncentral F distribution: ratios of noncentral and central chi-squares.
 
@@ -122,7 +122,7 @@ class CompoundDistributions(TransformedDistributions):
         return self._at(words.beside(1)).standard_gamma(counts + np.where(is_nan, nonc, df / 2), shape)
 
     @accept_foreign_arrays
-    @logged_as_one_call("logseries")
+    @public_function(one_call="logseries")
     def logseries(self, p: Any, size: Any = None) -> Any:
         """Draw samples from a logarithmic series distribution, by Kemp's algorithm (1981).
 
@@ -161,7 +161,7 @@ class CompoundDistributions(TransformedDistributions):
     # ---- Vectors ------------------------------------------------------------------------------------
 
     @accept_foreign_arrays
-    @logged_as_one_call("dirichlet")
+    @public_function(one_call="dirichlet")
     def dirichlet(self, alpha: Any, size: Any = None) -> Any:
         """Draw samples from the Dirichlet distribution: gamma samples, divided by their sum.
 
@@ -209,7 +209,7 @@ class CompoundDistributions(TransformedDistributions):
         return drawn
 
     @accept_foreign_arrays
-    @logged_as_one_call("multinomial")
+    @public_function(one_call="multinomial")
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
         """Draw samples from a multinomial distribution, by conditional binomial samples.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 from pycudakit.random import multivariate
 from pycudakit.random.draw_requests import (
     BETA,
@@ -328,7 +328,7 @@ class Distributions(GeneratorBase):
         return self._draw(arguments, BETA, FLOAT64, *arguments.floats())
 
     @accept_foreign_arrays
-    @logged_as_one_call("multivariate_normal")
+    @public_function(one_call="multivariate_normal")
     def multivariate_normal(
         self,
         mean: Any,

@@ -15,7 +15,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit._interop import foreign_arrays
 from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._runtime import late_bound
-from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call
+from pycudakit._runtime.native_call import log_empty_call
+from pycudakit._runtime.public_function import public_function
 from pycudakit.random.choice import choose, integer_bounds, permuted, shuffle
 from pycudakit.random.compound_distributions import CompoundDistributions
 from pycudakit.random.draw_requests import BITS, INTEGERS, UNIFORM
@@ -152,7 +153,7 @@ class Generator(CompoundDistributions):
     # ---- Choosing -----------------------------------------------------------------------------------
 
     @accept_foreign_arrays
-    @logged_as_one_call("permutation")
+    @public_function(one_call="permutation")
     def permutation(self, x: Any, axis: int = 0) -> Any:
         """Randomly permute a sequence along an axis, or return a permuted range.
 
@@ -184,7 +185,7 @@ class Generator(CompoundDistributions):
         return np.take(array, self._order(array.shape[along]), along)
 
     @accept_foreign_arrays
-    @logged_as_one_call("permuted")
+    @public_function(one_call="permuted")
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
         """Randomly permute `x` along an axis, each slice independently.
 
@@ -216,7 +217,7 @@ class Generator(CompoundDistributions):
             return self._by_numpy("permuted", lambda g: g.permuted(x, axis=axis, out=out))
         return permuted(x, axis, out, self._order)
 
-    @logged_as_one_call("shuffle")
+    @public_function(one_call="shuffle")
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Modify an array or list in-place by shuffling its contents along an axis, as `permutation` does.
 
@@ -248,7 +249,7 @@ class Generator(CompoundDistributions):
             shuffle(x, axis, self._order)
 
     @accept_foreign_arrays
-    @logged_as_one_call("choice")
+    @public_function(one_call="choice")
     def choice(
         self,
         a: Any,

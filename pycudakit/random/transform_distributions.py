@@ -13,7 +13,7 @@ from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import context
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 from pycudakit.random.distributions import Distributions
 from pycudakit.random.draw_requests import EXPONENTIAL, UNIFORM, DrawKind
 from pycudakit.random.generator_base import DrawArguments
@@ -62,7 +62,7 @@ class TransformedDistributions(Distributions):
         return self._at(first), self._at(second)
 
     @accept_foreign_arrays
-    @logged_as_one_call("laplace")
+    @public_function(one_call="laplace")
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw samples from the Laplace or double exponential distribution.
 
@@ -91,7 +91,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
     @accept_foreign_arrays
-    @logged_as_one_call("logistic")
+    @public_function(one_call="logistic")
     def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw samples from a logistic distribution.
 
@@ -119,7 +119,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
     @accept_foreign_arrays
-    @logged_as_one_call("gumbel")
+    @public_function(one_call="gumbel")
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw samples from a Gumbel distribution, the limit distribution of maxima.
 
@@ -147,7 +147,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
     @accept_foreign_arrays
-    @logged_as_one_call("rayleigh")
+    @public_function(one_call="rayleigh")
     def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw samples from a Rayleigh distribution: the length of a vector of two normal samples.
 
@@ -175,7 +175,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "scale")
 
     @accept_foreign_arrays
-    @logged_as_one_call("weibull")
+    @public_function(one_call="weibull")
     def weibull(self, a: Any, size: Any = None) -> Any:
         """Draw samples from a Weibull distribution of scale 1: powers of exponential samples.
 
@@ -203,7 +203,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "a")
 
     @accept_foreign_arrays
-    @logged_as_one_call("pareto")
+    @public_function(one_call="pareto")
     def pareto(self, a: Any, size: Any = None) -> Any:
         """Draw samples from a Pareto II (Lomax) distribution, which starts at 0.
 
@@ -231,7 +231,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "a")
 
     @accept_foreign_arrays
-    @logged_as_one_call("power")
+    @public_function(one_call="power")
     def power(self, a: Any, size: Any = None) -> Any:
         """Draw samples in [0, 1] from a power distribution with positive exponent a - 1.
 
@@ -259,7 +259,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments, "a")
 
     @accept_foreign_arrays
-    @logged_as_one_call("standard_cauchy")
+    @public_function(one_call="standard_cauchy")
     def standard_cauchy(self, size: Any = None) -> Any:
         """Draw samples from a standard Cauchy distribution with mode = 0: tangents of uniform angles.
 
@@ -285,7 +285,7 @@ class TransformedDistributions(Distributions):
         return self._transform(EXPONENTIAL, expression, arguments)
 
     @accept_foreign_arrays
-    @logged_as_one_call("triangular")
+    @public_function(one_call="triangular")
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
         """Draw samples from the triangular distribution over [left, right] with the given mode.
 
@@ -318,7 +318,7 @@ class TransformedDistributions(Distributions):
     # ---- Distributions of two samples each ------------------------------------------------------------
 
     @accept_foreign_arrays
-    @logged_as_one_call("standard_t")
+    @public_function(one_call="standard_t")
     def standard_t(self, df: Any, size: Any = None) -> Any:
         """Draw samples from a standard Student's t distribution, from a normal and a gamma sample each.
 
@@ -351,7 +351,7 @@ class TransformedDistributions(Distributions):
         return self._computed("x * sqrt(half / y)", arguments, x, {"half": half, "y": y})
 
     @accept_foreign_arrays
-    @logged_as_one_call("f")
+    @public_function(one_call="f")
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
         """Draw samples from an F distribution: ratios of two gamma samples.
 
@@ -384,7 +384,7 @@ class TransformedDistributions(Distributions):
         return self._computed("(x * b) / (y * a)", arguments, x, {"a": a, "b": b, "y": y})
 
     @accept_foreign_arrays
-    @logged_as_one_call("wald")
+    @public_function(one_call="wald")
     def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
         """Draw samples from a Wald, or inverse Gaussian, distribution (Michael, Schucany and Haas 1976).
 
@@ -423,7 +423,7 @@ class TransformedDistributions(Distributions):
         )
 
     @accept_foreign_arrays
-    @logged_as_one_call("negative_binomial")
+    @public_function(one_call="negative_binomial")
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """Draw samples from a negative binomial distribution: Poisson samples with gamma samples as means.
 

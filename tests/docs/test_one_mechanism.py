@@ -169,6 +169,26 @@ def test_one_dispatcher():
     }
 
 
+def test_one_decorator_registers_public_functions():
+    """It sets the attributes that the dispatcher reads. `accept_foreign_arrays` is applied at first use."""
+    marks = {"numpy_for_small", "device_fast_path"}
+    setters = {
+        path for path, node in nodes(ast.Attribute) if node.attr in marks and type(node.ctx) is ast.Store
+    }
+    assert setters == {"_runtime/public_function.py"}
+    assert called_in("logged_as_one_call") == {"_runtime/public_function.py"}
+
+
+def test_the_executor_knows_no_tracers():
+    """A trace records, and an executor runs: neither is a base class of the other."""
+    assert not any(
+        "Tracer" in ast.unparse(node)
+        for path, node in nodes(ast.ImportFrom)
+        if path in ("fusing/schedule/executor.py", "fusing/schedule/tile_rows.py")
+    )
+    assert classes_that(lambda node: bases(node) & {"Executor", "RowTiler", "Deferred"}) == set()
+
+
 # ---- State --------------------------------------------------------------------------------------------
 
 

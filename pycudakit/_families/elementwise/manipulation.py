@@ -18,8 +18,8 @@ from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.context import Preference
-from pycudakit._runtime.dispatch_cache import numpy_for_small, run_preferring
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.dispatch_cache import run_preferring
+from pycudakit._runtime.public_function import public_function
 
 
 def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
@@ -141,7 +141,7 @@ def _numpy_contiguous(a: Any, dtype: Any = None) -> Any:
     return np.array(a, dtype, order="C", ndmin=1)
 
 
-@numpy_for_small(_numpy_flip)
+@public_function(numpy=_numpy_flip)
 def flip(m: Any, axis: Any = None) -> Any:
     """Reverse the order of elements in an array along the given axis.
 
@@ -189,10 +189,9 @@ def flip(m: Any, axis: Any = None) -> Any:
     return out if out.ndim else out[()]  # as NumPy does
 
 
-@numpy_for_small(
-    _numpy_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
-)  # earlier versions accept floats as shifts
-@logged_as_one_call("roll")
+@public_function(  # earlier versions accept floats as shifts
+    numpy=_numpy_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None, one_call="roll"
+)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Roll array elements along a given axis.
 
@@ -270,7 +269,7 @@ def contiguous(array: Array) -> Array:
     return dense(_CONTIGUOUS, array)
 
 
-@numpy_for_small(_numpy_transpose)
+@public_function(numpy=_numpy_transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Return an array with axes transposed.
 
@@ -305,7 +304,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
     return contiguous_copy(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
 
 
-@numpy_for_small(_numpy_swapaxes)
+@public_function(numpy=_numpy_swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Interchange two axes of an array.
 
@@ -340,7 +339,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return contiguous_copy(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
 
 
-@numpy_for_small(_numpy_contiguous)
+@public_function(numpy=_numpy_contiguous)
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """Return a contiguous array (ndim >= 1) in memory (C order).
 
@@ -375,7 +374,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     return contiguous_copy(_CONTIGUOUS, a, np.atleast_1d)
 
 
-@numpy_for_small(np.tril)
+@public_function(numpy=np.tril)
 def tril(m: Any, k: int = 0) -> Any:
     """Return the lower triangle of an array: a copy with the elements above the k-th diagonal zeroed.
 
@@ -405,7 +404,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle(_TRIL, m, k)
 
 
-@numpy_for_small(np.triu)
+@public_function(numpy=np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return the upper triangle of an array: a copy with the elements below the k-th diagonal zeroed.
 

@@ -20,7 +20,7 @@ from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import BOOL, FLOAT64, INT32, code_of
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import as_argument, broadcasts_to, refuse_byte_order
 
 
@@ -51,7 +51,7 @@ WHERE = ElementFunction("where", np.where, write_where)
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.where)
+@public_function(numpy=np.where)
 def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     """Return elements chosen from `x` or `y` depending on `condition`.
 
@@ -136,9 +136,9 @@ CLIP = {
 
 
 @accept_foreign_arrays
-@numpy_for_small(
-    np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
-)  # earlier versions require both limits
+@public_function(  # earlier versions require both limits
+    numpy=np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
+)
 def clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -232,7 +232,7 @@ NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.nan_to_num)
+@public_function(numpy=np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN by zero, and infinities by large finite numbers or by the given ones.
 
@@ -328,7 +328,7 @@ def round_function(decimals: int) -> ElementFunction:
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.round)
+@public_function(numpy=np.round)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Evenly round to the given number of decimals: ties go to the even digit.
 
@@ -393,7 +393,7 @@ SINC = ElementFunction("sinc", np.sinc, _write_sinc)
 
 
 @accept_foreign_arrays
-@numpy_for_small(np.sinc)
+@public_function(numpy=np.sinc)
 def sinc(x: Any) -> Any:
     """Return the normalized sinc function, ``sin(pi * x) / (pi * x)``, which is 1 at 0.
 
@@ -433,7 +433,7 @@ def _numpy_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = Non
 
 
 @accept_foreign_arrays
-@numpy_for_small(_numpy_astype)
+@public_function(numpy=_numpy_astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Copy an array to a specified data type.
 

@@ -14,9 +14,9 @@ from pycudakit._families.elementwise.fast_path import call
 from pycudakit._families.expression.reductions import reduce_program
 from pycudakit._runtime import context, operands
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.fp_errors import warn_or_raise
-from pycudakit._runtime.native_call import logged_as_one_call, numpy_fallback, run_numpy
+from pycudakit._runtime.native_call import numpy_fallback, run_numpy
+from pycudakit._runtime.public_function import public_function
 
 Number = Value | WeakScalar
 
@@ -96,7 +96,7 @@ def _check_tolerances(rtol: Any, atol: Any) -> None:
         warn_or_raise("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
 
 
-@numpy_for_small(np.isclose)
+@public_function(numpy=np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Return a boolean array where two arrays are element-wise equal within a tolerance.
 
@@ -145,8 +145,7 @@ def _numpy_is_fastest(a: Any, b: Any, numpy_below: int = _NUMPY_BELOW) -> bool:
     return context.current_engine() == "auto" and max(np.size(a), np.size(b)) < numpy_below
 
 
-@numpy_for_small(np.allclose)
-@logged_as_one_call("allclose")
+@public_function(numpy=np.allclose, one_call="allclose")
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Return True if two arrays are element-wise equal within a tolerance; computed in one pass.
 
@@ -183,8 +182,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
         return bool(reduce_program("all", function, (a, b, rtol, atol), None))
 
 
-@numpy_for_small(np.array_equal)
-@logged_as_one_call("array_equal")
+@public_function(numpy=np.array_equal, one_call="array_equal")
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Return True if two arrays have the same shape and elements; computed in one pass.
 

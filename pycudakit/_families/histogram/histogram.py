@@ -14,10 +14,9 @@ from pycudakit._families.histogram import binning
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import BOOL, INT64, Array
 from pycudakit._runtime import cost_model, fp_errors, native_call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
-from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 
 _NUMPY: Any = np  # NumPy's annotations are narrower than its functions
 
@@ -83,8 +82,7 @@ class _HistogramRequest:
         )
 
 
-@numpy_for_small(np.bincount)
-@logged_as_one_call("bincount")
+@public_function(numpy=np.bincount, one_call="bincount")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """Count number of occurrences of each value in array of non-negative ints.
 
@@ -173,8 +171,7 @@ def _guess_bin_count(values: Array) -> int:
     )
 
 
-@numpy_for_small(np.histogram)
-@logged_as_one_call("histogram")
+@public_function(numpy=np.histogram, one_call="histogram")
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     """Compute the histogram of a dataset.
 
@@ -356,8 +353,7 @@ def _counted(
     return result
 
 
-@numpy_for_small(np.histogram2d)
-@logged_as_one_call("histogram2d")
+@public_function(numpy=np.histogram2d, one_call="histogram2d")
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
@@ -465,8 +461,7 @@ def bins_along_axes(edges: Sequence[Array], columns: Sequence[Any]) -> list[binn
     return axis_bins
 
 
-@numpy_for_small(np.digitize)
-@logged_as_one_call("digitize")
+@public_function(numpy=np.digitize, one_call="digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """Return the indices of the bins to which each value in input array belongs.
 

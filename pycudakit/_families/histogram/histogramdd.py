@@ -17,14 +17,12 @@ from pycudakit._families.reduce.min_max import min as least
 from pycudakit._families.sort.searching import searchsorted
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.composite import arrays_or_numpy_result
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 _NUMPY: Any = np  # NumPy's annotations are narrower than its functions
 
 
-@numpy_for_small(np.histogramdd)
-@logged_as_one_call("histogramdd")
+@public_function(numpy=np.histogramdd, one_call="histogramdd")
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:

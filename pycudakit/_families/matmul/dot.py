@@ -20,8 +20,7 @@ from pycudakit._families.reduce.truth_values import all
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT32, FLOAT64
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 
 def multiply_by_scalar(
@@ -42,7 +41,7 @@ def _numpy_dot(a: Any, b: Any, out: Any = None) -> Any:
     return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else multiply_by_scalar(np.multiply, a, b, out)
 
 
-@numpy_for_small(_numpy_dot)
+@public_function(numpy=_numpy_dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the dot product of two arrays: of two vectors, or the matrix product.
 
@@ -151,7 +150,7 @@ def sum_of_products(
     return call.finish(result, casting)
 
 
-@numpy_for_small(np.vdot)
+@public_function(numpy=np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """Return the dot product of two arrays of one size, each flattened to a vector.
 
@@ -192,8 +191,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     return sum_of_products("vdot", numpy, x, y, warns=False)  # np.vdot does not warn
 
 
-@numpy_for_small(np.average)
-@logged_as_one_call("average")
+@public_function(numpy=np.average, one_call="average")
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE
 ) -> Any:

@@ -19,16 +19,14 @@ from pycudakit._families.matmul import host_contraction
 from pycudakit._families.matmul.contraction import Part, contract_pair, sum_unshared, with_distinct_labels
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, choose_engine
-from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 
 _EINSUM = copy_function("einsum", np.copy)
 
 
-@numpy_for_small(np.einsum)
-@logged_as_one_call("einsum")
+@public_function(numpy=np.einsum, one_call="einsum")
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Evaluate the Einstein summation convention on the operands.
 

@@ -22,8 +22,8 @@ from pycudakit._native import abi, allocator, loader
 from pycudakit._native.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
 from pycudakit._runtime import context, cost_model, fp_errors, native_call, operands
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import as_order, as_out, broadcast_shapes, needs_copy
 
 NONE: Any = np._NoValue  # noqa: SLF001
@@ -47,7 +47,7 @@ _METHODS = {
 
 
 @as_ufunc
-@numpy_for_small(np.matmul)
+@public_function(numpy=np.matmul)
 def matmul(
     x1: Any,
     x2: Any,

@@ -20,9 +20,8 @@ from pycudakit._families.matmul.dot import contract, dot, multiply_by_scalar, su
 from pycudakit._families.matmul.matmul import NONE, laid_out
 from pycudakit._families.reduce import sums
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import as_order, as_out, broadcast_shapes, refuse_byte_order
 
 
@@ -36,8 +35,7 @@ def _numpy_kron(a: Any, b: Any) -> Any:
     return np.multiply(np.asarray(a), np.asarray(b))
 
 
-@numpy_for_small(_numpy_inner)
-@logged_as_one_call("inner")
+@public_function(numpy=_numpy_inner, one_call="inner")
 def inner(a: Any, b: Any, /) -> Any:
     """Compute the inner product of two arrays: the sum of products over the last axes.
 
@@ -77,8 +75,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return contract("inner", numpy, a, b, y.ndim - 1)
 
 
-@numpy_for_small(np.outer)
-@logged_as_one_call("outer")
+@public_function(numpy=np.outer, one_call="outer")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Compute the outer product of two vectors.
 
@@ -111,8 +108,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @as_ufunc
-@numpy_for_small(np.vecdot)
-@logged_as_one_call("vecdot")
+@public_function(numpy=np.vecdot, one_call="vecdot")
 def vecdot(
     x1: Any,
     x2: Any,
@@ -231,8 +227,7 @@ def _as_index(axis: Any) -> int:
     return operator.index(axis)
 
 
-@numpy_for_small(np.tensordot)
-@logged_as_one_call("tensordot")
+@public_function(numpy=np.tensordot, one_call="tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Compute tensor dot product along specified axes.
 
@@ -300,8 +295,7 @@ def _axes_of_each(axes: Any) -> tuple[list[int], list[int]]:
     return ([*first] if np.iterable(first) else [first], [*second] if np.iterable(second) else [second])
 
 
-@numpy_for_small(_numpy_kron)
-@logged_as_one_call("kron")
+@public_function(numpy=_numpy_kron, one_call="kron")
 def kron(a: Any, b: Any) -> Any:
     """Compute the Kronecker product of two arrays: copies of `b`, scaled by the elements of `a`.
 
@@ -333,8 +327,7 @@ def kron(a: Any, b: Any) -> Any:
     return kronecker(x, y, host_contraction.multiply)
 
 
-@numpy_for_small(np.trace)
-@logged_as_one_call("trace")
+@public_function(numpy=np.trace, one_call="trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sum along diagonals of the array, computed by `sum`.
 

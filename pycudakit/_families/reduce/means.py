@@ -16,12 +16,11 @@ from pycudakit._families.reduce.reduction import (
     passed_keywords,
     reduce_whole,
 )
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64, Array
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import extending_last_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
 
 
@@ -179,8 +178,7 @@ def _variance_about_mean(call: Reduction, a: Any, mean: Any, where: Any, ddof: f
     return np.asarray(result, call.result_type)
 
 
-@has_device_fast_path(device_fast_path.reduction("mean", lowering.MEAN))
-@numpy_for_small(np.mean)
+@public_function(numpy=np.mean, device_fast_path=device_fast_path.reduction("mean", lowering.MEAN))
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -218,8 +216,7 @@ def mean(
     return mean_or_variance("mean", lowering.MEAN, a, axis, dtype, out, keepdims, where)
 
 
-@has_device_fast_path(device_fast_path.reduction("var", lowering.VAR))
-@numpy_for_small(np.var)
+@public_function(numpy=np.var, device_fast_path=device_fast_path.reduction("var", lowering.VAR))
 def var(
     a: Any,
     axis: Any = None,
@@ -268,8 +265,7 @@ def var(
     return mean_or_variance("var", lowering.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@has_device_fast_path(device_fast_path.reduction("std", lowering.STD))
-@numpy_for_small(np.std)
+@public_function(numpy=np.std, device_fast_path=device_fast_path.reduction("std", lowering.STD))
 def std(
     a: Any,
     axis: Any = None,

@@ -18,15 +18,12 @@ from pycudakit._families.reduce.reduction import (
     reduce_whole,
 )
 from pycudakit._families.reduce.sums import reduce_like_ufunc
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 
-@has_device_fast_path(device_fast_path.reduction("min", lowering.MIN))
-@numpy_for_small(np.min)
+@public_function(numpy=np.min, device_fast_path=device_fast_path.reduction("min", lowering.MIN))
 def min(
     a: Any,
     axis: Any = None,
@@ -68,8 +65,7 @@ def min(
     return reduce_like_ufunc("min", lowering.MIN, a, axis, out, keepdims, initial, where)
 
 
-@has_device_fast_path(device_fast_path.reduction("max", lowering.MAX))
-@numpy_for_small(np.max)
+@public_function(numpy=np.max, device_fast_path=device_fast_path.reduction("max", lowering.MAX))
 def max(
     a: Any,
     axis: Any = None,
@@ -140,8 +136,7 @@ def arg_extremum_like(
     return call.compute(finish)
 
 
-@has_device_fast_path(device_fast_path.reduction("argmin", lowering.ARGMIN))
-@numpy_for_small(np.argmin)
+@public_function(numpy=np.argmin, device_fast_path=device_fast_path.reduction("argmin", lowering.ARGMIN))
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the indices of the minimum values along an axis; the first one of equal values.
 
@@ -172,8 +167,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     return arg_extremum_like("argmin", lowering.ARGMIN, a, axis, out, keepdims)
 
 
-@has_device_fast_path(device_fast_path.reduction("argmax", lowering.ARGMAX))
-@numpy_for_small(np.argmax)
+@public_function(numpy=np.argmax, device_fast_path=device_fast_path.reduction("argmax", lowering.ARGMAX))
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the indices of the maximum values along an axis; the first one of equal values.
 
@@ -204,7 +198,7 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     return arg_extremum_like("argmax", lowering.ARGMAX, a, axis, out, keepdims)
 
 
-@numpy_for_small(np.ptp)
+@public_function(numpy=np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     """Return the range of values (maximum - minimum) along an axis.
 
@@ -252,7 +246,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     return call.compute(finish)
 
 
-@logged_as_one_call("ptp")
+@public_function(one_call="ptp")
 def _ptp_to(out: Array, a: Any, axis: Any, keepdims: Any) -> Array:
     """Compute `ptp` to an output of another type, in NumPy's steps."""
     resolve: Any = np.subtract.resolve_dtypes

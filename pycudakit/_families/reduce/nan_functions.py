@@ -11,10 +11,10 @@ from pycudakit._families.reduce.means import ddof_or_correction, mean_or_varianc
 from pycudakit._families.reduce.min_max import arg_extremum_like
 from pycudakit._families.reduce.reduction import NONE
 from pycudakit._families.reduce.sums import reduce_like_ufunc
-from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.public_function import public_function
 
 
-@numpy_for_small(np.nansum)
+@public_function(numpy=np.nansum)
 def nansum(
     a: Any,
     axis: Any = None,
@@ -59,7 +59,7 @@ def nansum(
     return reduce_like_ufunc("nansum", lowering.NANSUM, a, axis, out, keepdims, initial, where, dtype)
 
 
-@numpy_for_small(np.nanprod)
+@public_function(numpy=np.nanprod)
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -104,7 +104,7 @@ def nanprod(
     return reduce_like_ufunc("nanprod", lowering.NANPROD, a, axis, out, keepdims, initial, where, dtype)
 
 
-@numpy_for_small(np.nanmin)
+@public_function(numpy=np.nanmin)
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -147,7 +147,7 @@ def nanmin(
     return reduce_like_ufunc("nanmin", lowering.NANMIN, a, axis, out, keepdims, initial, where)
 
 
-@numpy_for_small(np.nanmax)
+@public_function(numpy=np.nanmax)
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -190,7 +190,7 @@ def nanmax(
     return reduce_like_ufunc("nanmax", lowering.NANMAX, a, axis, out, keepdims, initial, where)
 
 
-@numpy_for_small(np.nanmean)
+@public_function(numpy=np.nanmean)
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -229,7 +229,7 @@ def nanmean(
     return mean_or_variance("nanmean", lowering.NANMEAN, a, axis, dtype, out, keepdims, where)
 
 
-@numpy_for_small(np.nanvar)
+@public_function(numpy=np.nanvar)
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -279,7 +279,7 @@ def nanvar(
     return mean_or_variance("nanvar", lowering.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@numpy_for_small(np.nanstd)
+@public_function(numpy=np.nanstd)
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -329,7 +329,7 @@ def nanstd(
     return mean_or_variance("nanstd", lowering.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@numpy_for_small(np.nanargmin)
+@public_function(numpy=np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the indices of the minimum values along an axis, ignoring NaNs.
 
@@ -361,7 +361,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     return arg_extremum_like("nanargmin", lowering.NANARGMIN, a, axis, out, keepdims)
 
 
-@numpy_for_small(np.nanargmax)
+@public_function(numpy=np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the indices of the maximum values along an axis, ignoring NaNs.
 

@@ -22,13 +22,12 @@ from pycudakit._families.reduce.reduction import (
     reduce_whole,
 )
 from pycudakit._families.reduce.truth_values import all, any
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.lazy_array import FusedProducer
 from pycudakit._runtime.native_call import extending_last_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
 
 
@@ -133,8 +132,7 @@ def _expected_from(initial: Any, result: Array) -> Array:
     return expected
 
 
-@has_device_fast_path(device_fast_path.reduction("sum", lowering.SUM))
-@numpy_for_small(np.sum)
+@public_function(numpy=np.sum, device_fast_path=device_fast_path.reduction("sum", lowering.SUM))
 def sum(
     a: Any,
     axis: Any = None,
@@ -182,8 +180,7 @@ def sum(
     return reduce_like_ufunc("sum", lowering.SUM, a, axis, out, keepdims, initial, where, dtype)
 
 
-@has_device_fast_path(device_fast_path.reduction("prod", lowering.PROD))
-@numpy_for_small(np.prod)
+@public_function(numpy=np.prod, device_fast_path=device_fast_path.reduction("prod", lowering.PROD))
 def prod(
     a: Any,
     axis: Any = None,

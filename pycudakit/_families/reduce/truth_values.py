@@ -16,9 +16,8 @@ from pycudakit._families.reduce.reduction import (
     passed_keywords,
     reduce_whole,
 )
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.public_function import public_function
 
 
 def _truth(
@@ -45,8 +44,7 @@ def _truth(
     return call.compute(call.finish)
 
 
-@has_device_fast_path(device_fast_path.reduction("any", lowering.ANY))
-@numpy_for_small(np.any)
+@public_function(numpy=np.any, device_fast_path=device_fast_path.reduction("any", lowering.ANY))
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Test whether any array element along a given axis evaluates to True.
 
@@ -77,8 +75,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("any", lowering.ANY, a, axis, out, keepdims, where)
 
 
-@has_device_fast_path(device_fast_path.reduction("all", lowering.ALL))
-@numpy_for_small(np.all)
+@public_function(numpy=np.all, device_fast_path=device_fast_path.reduction("all", lowering.ALL))
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Test whether all array elements along a given axis evaluate to True.
 
@@ -112,7 +109,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
 COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # before NumPy 2.3; then NumPy integers
 
 
-@numpy_for_small(np.count_nonzero)
+@public_function(numpy=np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Count the number of non-zero values along the given axis.
 

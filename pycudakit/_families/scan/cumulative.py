@@ -15,11 +15,10 @@ from pycudakit._families.scan.scan_call import (
     result_type,
     scan_along,
 )
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import abi, allocator
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.operands import as_array, axis_index
+from pycudakit._runtime.public_function import public_function
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
 
 
@@ -43,8 +42,7 @@ _CUMMAX = ScanFunction("cummax", np.maximum, abi.SCAN_MAX, _numpy_cummax)
 _CUMMIN = ScanFunction("cummin", np.minimum, abi.SCAN_MIN, _numpy_cummin)
 
 
-@has_device_fast_path(device_fast_path_of(_CUMSUM))
-@numpy_for_small(np.cumsum)
+@public_function(numpy=np.cumsum, device_fast_path=device_fast_path_of(_CUMSUM))
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the cumulative sum of the elements along a given axis.
 
@@ -83,8 +81,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return scan_along(_CUMSUM, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_CUMPROD))
-@numpy_for_small(np.cumprod)
+@public_function(numpy=np.cumprod, device_fast_path=device_fast_path_of(_CUMPROD))
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the cumulative product of the elements along a given axis.
 
@@ -116,8 +113,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return scan_along(_CUMPROD, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_NANCUMSUM))
-@numpy_for_small(np.nancumsum)
+@public_function(numpy=np.nancumsum, device_fast_path=device_fast_path_of(_NANCUMSUM))
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the cumulative sum of the elements along a given axis, treating NaNs as zero.
 
@@ -148,8 +144,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return scan_along(_NANCUMSUM, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_NANCUMPROD))
-@numpy_for_small(np.nancumprod)
+@public_function(numpy=np.nancumprod, device_fast_path=device_fast_path_of(_NANCUMPROD))
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the cumulative product of the elements along a given axis, treating NaNs as one.
 
@@ -181,8 +176,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return scan_along(_NANCUMPROD, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_CUMMAX))
-@numpy_for_small(_numpy_cummax)
+@public_function(numpy=_numpy_cummax, device_fast_path=device_fast_path_of(_CUMMAX))
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum along a given axis, as `numpy.maximum.accumulate`; NaN propagates.
 
@@ -210,8 +204,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return scan_along(_CUMMAX, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_CUMMIN))
-@numpy_for_small(_numpy_cummin)
+@public_function(numpy=_numpy_cummin, device_fast_path=device_fast_path_of(_CUMMIN))
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum along a given axis, as `numpy.minimum.accumulate`; NaN propagates.
 
@@ -237,7 +230,7 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return scan_along(_CUMMIN, a, axis, dtype, out)
 
 
-@has_device_fast_path(device_fast_path_of(_EXCLUSIVE_SCAN))
+@public_function(device_fast_path=device_fast_path_of(_EXCLUSIVE_SCAN))
 def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the exclusive cumulative sum, of the elements before each element: 0, x0, x0 + x1, ...
 
@@ -265,7 +258,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return scan_along(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@numpy_for_small(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
+@public_function(numpy=getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -304,7 +297,7 @@ def cumulative_sum(
     return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@numpy_for_small(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
+@public_function(numpy=getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:

@@ -9,14 +9,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._families.elementwise.ufuncs import not_equal, subtract
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
-@numpy_for_small(np.diff)
-@logged_as_one_call("diff")
+@public_function(numpy=np.diff, one_call="diff")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Calculate the n-th discrete difference along the given axis.
 

@@ -20,15 +20,13 @@ from pycudakit._families.select.order_statistics import (
 from pycudakit._families.select.quantile_interpolation import QuantileInterpolation, quantile_is_valid
 from pycudakit._families.select.weighted_quantiles import weighted_quantiles
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.public_function import public_function
 
 MASKED_MEDIAN_BELOW = 600  # for shorter rows NumPy uses a masked array, which adds in the array's own type
 
 
-@numpy_for_small(np.median)
-@logged_as_one_call("median")
+@public_function(numpy=np.median, one_call="median")
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
@@ -87,8 +85,7 @@ def _propagate_nan(result: Any, nans: Array, request: OrderStatisticRequest) -> 
     return result
 
 
-@numpy_for_small(np.nanmedian)
-@logged_as_one_call("nanmedian")
+@public_function(numpy=np.nanmedian, one_call="nanmedian")
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
@@ -146,8 +143,7 @@ def nanmedian(
     return request.finish(result if is_by_rows else request.laid_out_as_reduction(result))
 
 
-@numpy_for_small(np.quantile)
-@logged_as_one_call("quantile")
+@public_function(numpy=np.quantile, one_call="quantile")
 def quantile(
     a: Any,
     q: Any,
@@ -198,8 +194,7 @@ def quantile(
     return _quantiles("quantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@numpy_for_small(np.percentile)
-@logged_as_one_call("percentile")
+@public_function(numpy=np.percentile, one_call="percentile")
 def percentile(
     a: Any,
     q: Any,
@@ -242,8 +237,7 @@ def percentile(
     return _quantiles("percentile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@numpy_for_small(np.nanquantile)
-@logged_as_one_call("nanquantile")
+@public_function(numpy=np.nanquantile, one_call="nanquantile")
 def nanquantile(
     a: Any,
     q: Any,
@@ -286,8 +280,7 @@ def nanquantile(
     return _quantiles("nanquantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@numpy_for_small(np.nanpercentile)
-@logged_as_one_call("nanpercentile")
+@public_function(numpy=np.nanpercentile, one_call="nanpercentile")
 def nanpercentile(
     a: Any,
     q: Any,

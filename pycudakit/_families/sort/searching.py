@@ -11,8 +11,8 @@ from pycudakit._families.sort.sort_keys import as_keys, plan_search
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import NO_COST, choose_engine
+from pycudakit._runtime.public_function import public_function
 
 _MAX_EXACT_INTEGER = 2.0**53  # from here on, different integers convert to the same float
 _LONG = 2048  # elements whose conversion in NumPy takes longer than our Python overhead
@@ -25,7 +25,7 @@ def _numpy_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) 
     return np.searchsorted(a, v, side, sorter)
 
 
-@numpy_for_small(_numpy_searchsorted)
+@public_function(numpy=_numpy_searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Find indices where elements should be inserted to maintain order.
 

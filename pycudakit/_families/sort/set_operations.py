@@ -24,12 +24,10 @@ from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import native_call
 from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 
-@numpy_for_small(np.isin)
-@logged_as_one_call("isin")
+@public_function(numpy=np.isin, one_call="isin")
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
@@ -141,8 +139,7 @@ def is_among(xp: Any, wanted: Any, candidates: Any, invert: bool) -> Any:
     return nearest != wanted if invert else nearest == wanted
 
 
-@numpy_for_small(np.union1d)
-@logged_as_one_call("union1d")
+@public_function(numpy=np.union1d, one_call="union1d")
 def union1d(ar1: Any, ar2: Any) -> Any:
     """Find the union of two arrays: their distinct elements, sorted.
 
@@ -175,8 +172,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     return unique(np.concatenate(parts, axis=None))
 
 
-@numpy_for_small(np.intersect1d)
-@logged_as_one_call("intersect1d")
+@public_function(numpy=np.intersect1d, one_call="intersect1d")
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """Find the intersection of two arrays: the distinct elements in both, sorted.
 
@@ -235,8 +231,7 @@ def intersection(xp: Any, one: Any, other: Any, are_sets: bool, return_indices: 
     return xp.compress(is_common, both[:-1]), *indices
 
 
-@numpy_for_small(np.setdiff1d)
-@logged_as_one_call("setdiff1d")
+@public_function(numpy=np.setdiff1d, one_call="setdiff1d")
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Find the set difference of two arrays: the distinct elements of `ar1` that are not in `ar2`.
 
@@ -276,8 +271,7 @@ def difference(xp: Any, one: Any, other: Any, is_set: bool) -> Any:
     return xp.compress(xp.isin(kept, other, invert=True), kept)
 
 
-@numpy_for_small(np.setxor1d)
-@logged_as_one_call("setxor1d")
+@public_function(numpy=np.setxor1d, one_call="setxor1d")
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Find the set exclusive-or of two arrays: the elements in exactly one of them, sorted.
 
@@ -326,8 +320,7 @@ def _numpy_values(x: Any, /) -> Any:
     return np.unique(x, equal_nan=False)
 
 
-@numpy_for_small(_numpy_values)
-@logged_as_one_call("unique_values")
+@public_function(numpy=_numpy_values, one_call="unique_values")
 def unique_values(x: Any) -> Any:
     """Return the unique elements of an array, as the array API defines it: every NaN is distinct.
 

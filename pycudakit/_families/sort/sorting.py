@@ -28,12 +28,10 @@ from pycudakit._families.sort.sort_keys import (
     plan_sort,
     sorted_along,
 )
-from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
-from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import NO_COST, choose_engine
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 # Small calls go straight to NumPy; their only overhead is the check at the beginning of `sort` and others.
 _NUMPY_SORT_BELOW, _NUMPY_ARGSORT_BELOW = SMALL_SORT.most, SMALL_ARGSORT.most
@@ -72,8 +70,7 @@ def _numpy_sort(
     return np.sort(a, axis, kind, order, stable=stable)
 
 
-@has_device_fast_path(device_fast_path.sort)
-@numpy_for_small(_numpy_sort)
+@public_function(numpy=_numpy_sort, device_fast_path=device_fast_path.sort)
 def sort(
     a: Any,
     axis: Any = -1,
@@ -160,8 +157,7 @@ def _numpy_argsort(
     return np.argsort(a, axis, "stable", order)
 
 
-@has_device_fast_path(device_fast_path.argsort)
-@numpy_for_small(_numpy_argsort)
+@public_function(numpy=_numpy_argsort, device_fast_path=device_fast_path.argsort)
 def argsort(
     a: Any,
     axis: Any = -1,
@@ -237,8 +233,7 @@ def argsort(
     return argsort_along(choice, np.atleast_1d(array), axis)
 
 
-@numpy_for_small(np.lexsort)
-@logged_as_one_call("lexsort")
+@public_function(numpy=np.lexsort, one_call="lexsort")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """Perform an indirect stable sort using a sequence of keys, the last one first.
 
@@ -303,8 +298,7 @@ def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
     return within and bool(((positions >= -columns) & (positions < columns)).all())
 
 
-@has_device_fast_path(device_fast_path.partition)
-@numpy_for_small(np.partition)
+@public_function(numpy=np.partition, device_fast_path=device_fast_path.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return a partitioned copy of an array.
 
@@ -354,8 +348,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     return sorted_along(choice, array, axis)
 
 
-@has_device_fast_path(device_fast_path.argpartition)
-@numpy_for_small(np.argpartition)
+@public_function(numpy=np.argpartition, device_fast_path=device_fast_path.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.
 

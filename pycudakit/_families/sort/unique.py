@@ -14,13 +14,12 @@ from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.composite import arrays_or_numpy_result
-from pycudakit._runtime.dispatch_cache import numpy_for_small
-from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit._runtime.public_function import public_function
 
 _NUMPY_BELOW = SMALL_UNIQUE.most
 
 
-@numpy_for_small(np.unique)
+@public_function(numpy=np.unique)
 def unique(
     ar: Any,
     return_index: Any = False,
@@ -121,7 +120,7 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-@logged_as_one_call("unique")
+@public_function(one_call="unique")
 def _along(array: Array, by_numpy: Callable[[], Any], axis: int, requested: tuple[bool, bool, bool]) -> Any:
     """Find the unique slices along an axis; NaN is never equal there, as in NumPy."""
     rows = np.moveaxis(array, normalize_axis_index(axis, array.ndim), 0)

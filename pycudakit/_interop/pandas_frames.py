@@ -15,11 +15,10 @@ from pycudakit._interop.pandas_objects import (
     values_of,
     warn_of_alignment,
 )
-from pycudakit._interop.pandas_operands import ARITHMETIC, COMPARISONS, LOGICAL, as_operand, is_as_numpy
+from pycudakit._interop.pandas_operands import COMPARISONS, LOGICAL, OPERATORS, as_operand, is_as_numpy
 from pycudakit._native.dtypes import CODES, Array
 
 MIN_ROWS = 4096  # of columns that are computed one by one
-_OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL
 
 
 def of_frames(name: str, inputs: Sequence[Any], compute: Callable[[Sequence[Any]], Any]) -> Any:
@@ -35,14 +34,14 @@ def of_frames(name: str, inputs: Sequence[Any], compute: Callable[[Sequence[Any]
     operands = _operands(inputs[0 if is_right else 1], first, own, name)
     if operands is None:
         return NotImplemented
-    if name not in _OPERATORS and any(
+    if name not in OPERATORS and any(
         len({each.dtype for each in some}) > 1 for some in (own, operands)
     ):  # which pandas converts to one type
         return NotImplemented
     if len(own) != len(operands):  # one is a single array
         own, operands = _columns(own), _columns(operands)
     pairs = list(zip(own, operands, strict=True))
-    if name in _OPERATORS and not all(is_as_numpy(name, each.dtype, other, is_right) for each, other in pairs):
+    if name in OPERATORS and not all(is_as_numpy(name, each.dtype, other, is_right) for each, other in pairs):
         return NotImplemented
     results = [compute(pair[::-1] if is_right else pair) for pair in pairs]
     return new_frame(results, first.index, first.columns)
@@ -54,7 +53,7 @@ def _columns(arrays: Sequence[Any]) -> list[Any]:
 
 def _has_labels_of(name: str, first: Any, last: Any, inputs: Sequence[Any]) -> bool:
     """Return True if no operand must be aligned; warn if pandas aligns one."""
-    is_operator = name in _OPERATORS
+    is_operator = name in OPERATORS
     series = [value for value in inputs if pandas_kind(value) == "Series"]
     if series:
         if series[0] is inputs[0]:  # for which pandas raises
@@ -79,7 +78,7 @@ def _operands(other: Any, frame: Any, own: Sequence[Array], name: str) -> list[A
         return None if row is None or own[0].ndim == 1 else [row[:, None]]
     if kind is np.ndarray:
         return [other.T] if other.shape == frame.shape and other.dtype in CODES else None
-    if name not in _OPERATORS:  # pandas converts numbers to arrays
+    if name not in OPERATORS:  # pandas converts numbers to arrays
         return [np.asarray(other)[()]] * len(own) if kind in (bool, int, float) else None
     if kind is bool:
         return [other] * len(own) if name in LOGICAL else None

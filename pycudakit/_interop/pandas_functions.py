@@ -18,8 +18,8 @@ SMALL = 4096  # elements up to which pandas computes
 _NAMES = """allclose array_equal argpartition argwhere average compress count_nonzero diff digitize dot einsum
 flatnonzero histogram histogram2d inner interp intersect1d isclose isin kron median nanargmax nanargmin
 nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
-nonzero norm outer partition percentile quantile setdiff1d setxor1d sort tensordot union1d unique unique_values vdot
-where"""
+nonzero norm outer partition percentile quantile setdiff1d setxor1d sort tensordot union1d unique
+unique_values vdot where"""
 _TAKE_VALUES = frozenset(_NAMES.split())
 _REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "prod", "std", "sum", "var"})
 _POSITIONS = frozenset({"argmax", "argmin"})
@@ -73,7 +73,7 @@ def _values(value: Any) -> Any:
 def _options(name: str, array: Array, rest: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the keywords of a call of `name` without its first argument; None if pandas must compute."""
     names = {"clip": ("a_min", "a_max"), "round": ("decimals",)}.get(name, ("axis",))
-    options = dict(zip(names, rest, strict=False)) | kwargs
+    options = dict(zip(names, rest, strict=False)) | dict(kwargs)
     allowed = {*names, "ddof"} if name in ("std", "var") else set(names)
     if len(rest) > len(names) or not options.keys() <= allowed:
         return None

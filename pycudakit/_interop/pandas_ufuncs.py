@@ -24,13 +24,13 @@ from pycudakit._interop.pandas_operands import (
     COMPARISONS,
     LOGICAL,
     NAMES_COMPARED,
+    OPERATORS,
     as_operand,
     is_as_numpy,
 )
 from pycudakit._native.dtypes import CODES
 
 SMALL = 4096  # elements up to which pandas computes: its own share of the time is larger
-_OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL  # pandas computes these by its operators
 _SIGNS = frozenset({"absolute", "negative", "positive"})
 _INDEX_TYPES = frozenset({np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.float64)})
 
@@ -43,7 +43,7 @@ def call_by_values(name: str, inputs: Sequence[Any], compute: Callable[[Sequence
     """
     if len(inputs) > 2 or max([value.size for value in inputs if _kind(value)], default=0) <= SMALL:
         return NotImplemented
-    is_quiet = name in (_OPERATORS if len(inputs) == 2 else (*_SIGNS, "invert"))
+    is_quiet = name in (OPERATORS if len(inputs) == 2 else (*_SIGNS, "invert"))
     calculate = functools.partial(_quietly, compute) if is_quiet else compute
     if len(inputs) == 1:
         return _unary(name, inputs[0], calculate)
@@ -120,7 +120,7 @@ def _of_series(name: str, inputs: Sequence[Any], compute: Callable[[Sequence[Any
         return NotImplemented
     if not all(type(series.name) in NAMES_COMPARED for series in all_series):
         return NotImplemented
-    is_operator = name in _OPERATORS
+    is_operator = name in OPERATORS
     if not is_operator and not first.index.identical(last.index):  # the labels depend on pandas' version
         return NotImplemented
     values: list[Any] = []
@@ -145,4 +145,4 @@ def _plain(value: Any, series: Any, name: str) -> Any:
         return value if name in LOGICAL else None
     if kind is int or kind is float:
         return value
-    return as_operand(value, series.dtype, name) if name in _OPERATORS else None
+    return as_operand(value, series.dtype, name) if name in OPERATORS else None

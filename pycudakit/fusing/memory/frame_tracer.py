@@ -90,7 +90,7 @@ class FrameTracer(PandasTracer):
     @property
     def columns(self) -> Any:
         """The attribute of a DataFrame."""
-        return self._columns if self._frame is None else self.resolved().columns
+        return self._columns if self._frame is None else self.for_reading().columns
 
     @property
     def shape(self) -> tuple[int, int]:

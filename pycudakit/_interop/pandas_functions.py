@@ -15,18 +15,18 @@ from pycudakit._native.dtypes import Array, DType
 
 SMALL = 4096  # elements up to which pandas computes
 # Functions for which NumPy reads the values, whatever the labels, and whose results have none.
-_NAMES = """allclose array_equal argpartition argwhere average compress count_nonzero diff digitize dot einsum
-flatnonzero histogram histogram2d inner interp intersect1d isclose isin kron median nanargmax nanargmin
-nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
-nonzero norm outer partition percentile quantile setdiff1d setxor1d sort tensordot union1d unique
-unique_values vdot where"""
+_NAMES = """allclose array_equal argpartition argwhere average compress count_nonzero diff digitize dot
+einsum flatnonzero histogram histogram2d inner interp intersect1d isclose isin kron median nanargmax
+nanargmin nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanquantile nanstd nansum nanvar nonzero
+norm outer partition percentile quantile setdiff1d setxor1d sort tensordot union1d unique unique_values
+vdot where"""
 _TAKE_VALUES = frozenset(_NAMES.split())
-_REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "prod", "std", "sum", "var"})
+# The order of the factors decides whether a product overflows, so products are left to pandas.
+_REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "std", "sum", "var"})
 _POSITIONS = frozenset({"argmax", "argmin"})
-_SCANS = frozenset({"cumprod", "cumsum"})
 _EXACT = 2**24  # integers below it are numbers of every type
 _KINDS = ("DataFrame", "Series")
-NAMES = _TAKE_VALUES | _REDUCTIONS | _POSITIONS | _SCANS | {"clip", "round"}
+_NAMES_BY_VALUES = _TAKE_VALUES | _REDUCTIONS | _POSITIONS | {"clip", "cumsum", "round"}
 
 
 def call_by_values(
@@ -36,6 +36,8 @@ def call_by_values(
 
     `function` computes it for arrays.
     """
+    if name not in _NAMES_BY_VALUES:
+        return NotImplemented
     if max([value.size for value in args if pandas_kind(value) in _KINDS], default=0) <= SMALL:
         return NotImplemented
     if any(map(_has_pandas, kwargs.values())):
@@ -43,7 +45,7 @@ def call_by_values(
     if name in _TAKE_VALUES:
         values = [_values(value) for value in args]
         return NotImplemented if any(value is None for value in values) else function(*values, **kwargs)
-    array = _values(args[0])
+    array = _values(args[0]) if pandas_kind(args[0]) else None
     options = None if array is None else _options(name, array, args[1:], kwargs)
     if options is None or array is None or (array.dtype.kind == "f" and name in ("all", "any")):
         return NotImplemented
@@ -109,7 +111,7 @@ def _along_the_index(
     name: str, function: Callable[..., Any], value: Any, array: Array, options: dict[str, Any]
 ) -> Any:
     axis = options.pop("axis", None)
-    is_frame, is_scan = array.ndim == 2, name in _SCANS
+    is_frame, is_scan = array.ndim == 2, name == "cumsum"
     if axis not in (None, 0) or (is_frame and (name in _POSITIONS or (axis is None and not is_scan))):
         return NotImplemented
     result = function(array, axis=0, **options)

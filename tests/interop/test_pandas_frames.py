@@ -156,6 +156,19 @@ def test_writes_are_seen_and_results_share_no_memory(engine, name):
     del engine
 
 
+def test_an_assigned_column_is_not_changed_by_later_writes(engine):
+    def function(frame):
+        own = frame["x"] + 1
+        frame["w"] = own
+        column = frame["w"]
+        frame.loc[0, "w"] = 50.0
+        return own, column, frame["w"] * 1
+
+    for one, other in zip(pk.fuse(function)(A.copy()), function(A.copy()), strict=True):
+        assert_same(one, other)
+    del engine
+
+
 @pytest.mark.parametrize(
     ("other", "words"),
     [

@@ -58,7 +58,7 @@ class FrameTracer(PandasTracer):
         Whether other code may hold the DataFrame.
     """
 
-    __slots__ = ("_arrays", "_columns", "_frame", "_index", "_is_exposed", "_pending")
+    __slots__ = ("_arrays", "_columns", "_frame", "_index", "_is_exposed", "_pending", "_stored")
     own_attributes: ClassVar = PandasTracer.own_attributes.union(__slots__)
 
     def __init__(
@@ -75,6 +75,7 @@ class FrameTracer(PandasTracer):
         self._frame, self._arrays, self._is_exposed = frame, arrays, is_exposed
         self._index, self._columns = index, columns
         self._pending: dict[str, SeriesTracer] = {}  # columns that were assigned, and are not yet stored
+        self._stored: list[Any] = []  # Series whose memory tracers may read: pandas copies it on a write
 
     def __getattr__(self, name: str) -> Any:
         """Return a column, or any other attribute of the DataFrame."""
@@ -162,7 +163,8 @@ class FrameTracer(PandasTracer):
         if pending:
             self._arrays, self._pending = None, {}
         for key, column in pending.items():
-            frame[key] = column.resolved()
+            series = frame[key] = column.resolved()
+            self._stored.append(series)
         return frame
 
     def resolved(self) -> Any:

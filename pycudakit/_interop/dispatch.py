@@ -9,6 +9,7 @@ public function.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -148,6 +149,7 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
         on_dask=lambda args, kwargs: late_bound.call_on_dask(name, args, kwargs, call.__module__),
         on_device=functools.partial(late_bound.call_on_device, function),
         device_fast_path=getattr(function, "device_fast_path", None),
+        on_pandas=lambda args, kwargs: _on_pandas(name, public, args, kwargs),
     ).dispatch
 
     @functools.wraps(function)
@@ -169,7 +171,19 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
             _check_labels(name, result, labelled[0])
         return with_pandas_index(result, inputs) if name in _KEEPS_PANDAS_INDEX else result  # type: ignore[no-any-return]
 
-    return call if numpy is None else functools.wraps(function)(with_dispatch_cache(numpy, call))
+    public: Callable[P, R] = (
+        call if numpy is None else functools.wraps(function)(with_dispatch_cache(numpy, call))
+    )
+    return public
+
+
+def _on_pandas(
+    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    pandas_functions: Any = importlib.import_module(
+        "pycudakit._interop.pandas_functions"
+    )  # few programs need it
+    return pandas_functions.call_by_values(name, function, args, kwargs)
 
 
 def _numpy_equivalent(function: Callable[..., Any]) -> Callable[..., Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,47 @@ def new_series(values: Array, index: Any, name: Hashable) -> Any:
     return sys.modules["pandas"].Series(values, index=index, name=name, copy=False)
 
 
+def is_index(value: Any) -> bool:
+    """Return True for an object of exactly pandas' type `Index`."""
+    kind: Any = type(value)
+    return kind.__name__ == "Index" and kind is getattr(sys.modules.get("pandas"), "Index", None)
+
+
+def arrays_of(frame: Any) -> list[Array] | None:
+    """Return the memory of a DataFrame: one array whose rows are the columns, or one for each column.
+
+    Return None if pandas computes differently from NumPy, or for a reason of `values_of`, or for labels that
+    only pandas knows how to match.
+    """
+    columns = frame.columns
+    if not frame.size or columns.nlevels != 1 or not columns.is_unique:
+        return None
+    if frame.attrs or not frame.flags.allows_duplicate_labels:
+        return None
+    dtypes = set(frame.dtypes)
+    if not all(isinstance(each, np.dtype) and each in CODES and each.isnative for each in dtypes):
+        return None
+    if len(dtypes) == 1 and np.may_share_memory(frame.iloc[:1].to_numpy(), frame.iloc[:, 0].to_numpy()):
+        return [frame.to_numpy().T]
+    return [column.to_numpy() for _, column in frame.items()]
+
+
+def new_frame(arrays: Sequence[Array], index: Any, columns: Any) -> Any:
+    """Return a DataFrame on the memory of arrays as `arrays_of` returns them."""
+    kind = sys.modules["pandas"].DataFrame
+    if arrays[0].ndim == 2:
+        return kind(arrays[0].T, index=index, columns=columns, copy=False)
+    frame = kind(dict(enumerate(arrays)), index=index, copy=False)
+    frame.columns = columns
+    return frame
+
+
+def have_same_labels(one: Any, other: Any, are_identical: bool = False) -> bool:
+    """Return True if two DataFrames have equal labels, or ones with the same names and types, too."""
+    pairs = (one.index, other.index), (one.columns, other.columns)
+    return all(a is b or (a.identical(b) if are_identical else a.equals(b)) for a, b in pairs)
+
+
 def copies_on_write() -> bool:
     """Return True if objects that share memory copy it before one of them is written to."""
     return int(sys.modules["pandas"].__version__.partition(".")[0]) >= 3
@@ -84,3 +125,10 @@ def is_numeric_extension(dtype: DType | Any) -> bool:
 def warn_of_performance(message: str) -> None:
     """Issue pandas' `PerformanceWarning` at the line of the caller."""
     warnings.warn(message, sys.modules["pandas"].errors.PerformanceWarning, stacklevel=caller_stacklevel())
+
+
+def warn_of_alignment(name: str, operands: str) -> None:
+    """Warn that pandas aligns the operands of a call."""
+    warn_of_performance(
+        f"{name}: pandas aligns and computes {operands}; to compute by position, pass the values: .to_numpy()"
+    )

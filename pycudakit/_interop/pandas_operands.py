@@ -11,6 +11,7 @@ from pycudakit._native.dtypes import CODES, DType
 ARITHMETIC = frozenset({"add", "divide", "floor_divide", "multiply", "power", "remainder", "subtract"})
 COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
 LOGICAL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
+OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL  # pandas computes these ufuncs by its operators
 NAMES_COMPARED = (str, int, type(None))  # the types of names that are known to compare as pandas compares
 
 

@@ -296,12 +296,11 @@ def _dispatcher(function: ElementFunction) -> Dispatcher:
         if not _is_plain(**named):
             return NotImplemented
 
-        def compute(values: Sequence[Any]) -> Any:
-            return call(function, values, **named, numpy_call=None)
-
-        # Few programs need it.
+        # Few programs need them; the public function's dispatch cache chooses by measured times.
         pandas_ufuncs: Any = importlib.import_module("pycudakit._interop.pandas_ufuncs")
-        return pandas_ufuncs.call_by_values(function.name, inputs, compute)
+        public: Any = importlib.import_module("pycudakit._families.elementwise.ufuncs")
+        compute = getattr(public, function.name)
+        return pandas_ufuncs.call_by_values(function.name, inputs, lambda values: compute(*values))
 
     return Dispatcher(
         function.name,

@@ -43,7 +43,7 @@ from pycudakit._interop.pandas_objects import (
     is_series,
     pandas_kind,
     values_of,
-    warn_of_performance,
+    warn_of_alignment,
 )
 from pycudakit._native.dtypes import BOOL, masked_arrays
 from pycudakit._runtime import context, late_bound
@@ -406,10 +406,7 @@ def _of_series(parsed: Parsed, expression: str, variables: Mapping[str, Any]) ->
             values[name] = values_of(value)
             if values[name] is not None and not has_same_index(first, value):
                 if len(value) > _SMALL_SERIES:
-                    warn_of_performance(
-                        "evaluate: pandas aligns and computes Series with different indexes; to compute by "
-                        "position, pass the values: .to_numpy()"
-                    )
+                    warn_of_alignment("evaluate", "Series with different indexes")
                 return None
         else:
             is_plain = type(value) in NUMBERS or (type(value) is np.ndarray and value.shape == first.shape)

@@ -1,33 +1,81 @@
-"""`FrameTracer`: the proxy of a DataFrame in a traced function, whose columns are traced Series."""
+"""`FrameTracer`: the proxy of a DataFrame in a traced function, whose columns are traced Series.
+
+The trace records arithmetic and comparisons of DataFrames with one index and the same columns, and
+elementwise ufuncs: of a single array, if the columns have one type and share it, else of an array for each
+column.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from pycudakit._interop.pandas_objects import copies_on_write, is_numeric_extension, pandas_kind, values_of
+import numpy as np
+
+from pycudakit._interop.pandas_objects import (
+    arrays_of,
+    copies_on_write,
+    is_numeric_extension,
+    new_frame,
+    pandas_kind,
+    values_of,
+)
+from pycudakit._interop.pandas_operands import COMPARISONS, LOGICAL, OPERATORS, as_operand, is_as_numpy
+from pycudakit._native.dtypes import CODES
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.memory.pandas_tracer import (
     ObjectTracer,
     PandasTracer,
     add_special_methods,
-    by_pandas_method,
     resolved_in,
-    swapped,
 )
-from pycudakit.fusing.memory.series_tracer import SeriesTracer
+from pycudakit.fusing.memory.series_tracer import (
+    BINARY_OPERATORS,
+    COMPARISON_OPERATORS,
+    SIGN_OPERATORS,
+    SIGNS,
+    SeriesTracer,
+    is_series,
+)
+from pycudakit.fusing.memory.tracer import Tracer
 
 
 class FrameTracer(PandasTracer):
-    """A proxy of a DataFrame, whose columns are read as traced Series."""
+    """A proxy of a DataFrame, whose columns are read as traced Series.
 
-    __slots__ = ("_frame", "_pending")
+    Parameters
+    ----------
+    trace
+        The trace.
+    frame
+        The DataFrame, if there is one yet.
+    arrays
+        The tracers of its values: one whose rows are the columns, or one for each column.
+    index, columns
+        The labels of a DataFrame that is deferred.
+    is_exposed
+        Whether other code may hold the DataFrame.
+    """
+
+    __slots__ = ("_arrays", "_columns", "_frame", "_index", "_is_exposed", "_pending", "_stored")
     own_attributes: ClassVar = PandasTracer.own_attributes.union(__slots__)
 
-    def __init__(self, trace: Any, frame: Any) -> None:
-        super().__init__(trace, type(frame))
-        self._frame = frame
+    def __init__(
+        self,
+        trace: Any,
+        frame: Any = None,
+        arrays: list[Tracer] | None = None,
+        index: Any = None,
+        columns: Any = None,
+        is_exposed: bool = False,
+        own_class: type | None = None,
+    ) -> None:
+        super().__init__(trace, type(frame) if own_class is None else own_class)
+        self._frame, self._arrays, self._is_exposed = frame, arrays, is_exposed
+        self._index, self._columns = index, columns
         self._pending: dict[str, SeriesTracer] = {}  # columns that were assigned, and are not yet stored
+        self._stored: list[Any] = []  # Series whose memory tracers may read: pandas copies it on a write
 
     def __getattr__(self, name: str) -> Any:
         """Return a column, or any other attribute of the DataFrame."""
@@ -38,14 +86,28 @@ class FrameTracer(PandasTracer):
     @property
     def index(self) -> Any:
         """The attribute of a DataFrame."""
-        return self._frame.index
+        return self._index if self._frame is None else self._frame.index
+
+    @property
+    def columns(self) -> Any:
+        """The attribute of a DataFrame."""
+        return self._columns if self._frame is None else self.for_reading().columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The attribute of a DataFrame."""
+        return len(self.index), len(self.columns)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.index)
 
     def _has_column(self, key: Any) -> bool:
         if type(key) is not str:
             return False
         if key in self._pending:
             return True
-        columns = self._frame.columns
+        columns = self._columns if self._frame is None else self._frame.columns
         return columns.nlevels == 1 and columns.is_unique and key in columns
 
     def __getitem__(self, key: Any) -> Any:
@@ -63,7 +125,7 @@ class FrameTracer(PandasTracer):
                 own_class=own.__class__,
             )
         else:
-            result = traced_series(trace, self._frame[key])
+            result = traced_series(trace, self.made()[key])
         return result if trace.analysis is None else trace.returned(result)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -76,6 +138,7 @@ class FrameTracer(PandasTracer):
             and not trace.has_stopped_deferring
             and value.is_deferred
             and copies_on_write()
+            and self.made() is not None
             and self._frame.columns.nlevels == 1
             and self._frame.columns.is_unique
             and self._frame.index.is_(value.index)
@@ -87,18 +150,186 @@ class FrameTracer(PandasTracer):
             if trace.analysis is not None:
                 trace.returned(None)
 
-    def for_reading(self) -> Any:
-        """Return the DataFrame with all assigned columns."""
-        pending, self._pending = self._pending, {}
-        for key, column in pending.items():
-            self._frame[key] = column.resolved()
+    def made(self) -> Any:
+        """Return the DataFrame without the assigned columns, computing it if it is deferred."""
+        if self._frame is None:
+            arrays = [self.owning_trace.to_host(each) for each in self._arrays or ()]
+            self._frame = new_frame(arrays, self._index, self._columns)
         return self._frame
 
-    resolved = for_reading
+    def for_reading(self) -> Any:
+        """Return the DataFrame with all assigned columns, for code that only reads it."""
+        frame, pending = self.made(), self._pending
+        if pending:
+            self._arrays, self._pending = None, {}
+        for key, column in pending.items():
+            series = frame[key] = column.resolved()
+            self._stored.append(series)
+        return frame
+
+    def resolved(self) -> Any:
+        """Return the DataFrame with all assigned columns; other code may write to it from now on."""
+        frame, trace = self.for_reading(), self.owning_trace
+        if not trace.has_stopped_deferring:
+            for tracer in self._arrays or ():
+                trace.escaped_array(tracer)
+            self._arrays, self._is_exposed = None, True
+        return frame
+
+    def arrays(self) -> list[Tracer] | None:
+        """Return the tracers of the values; None if pandas must compute with them."""
+        if self._frame is not None:
+            frame, trace = self.for_reading(), self.owning_trace
+            arrays = arrays_of(frame) if self._arrays is None else None
+            if arrays is not None:
+                self._arrays = _traced_arrays(trace, arrays)
+                for tracer in self._arrays if self._is_exposed else ():
+                    trace.mark_escaped(tracer)
+        return self._arrays
+
+    # ---- Operations ----------------------------------------------------------------------------------
+
+    def operate(
+        self, ufunc: Any, python: Callable[[Any, Any], Any], other: Any, swapped: bool = False
+    ) -> Any:
+        """Record a binary operator, or leave it to pandas."""
+        trace = self.owning_trace
+        result = self._recorded(ufunc, other, swapped)
+        if result is NotImplemented:
+            operands = (other, self) if swapped else (self, other)
+            return self.by_pandas(f"{ufunc.__name__} of pandas", python, operands, {}, is_read=True)
+        return result if trace.analysis is None else trace.returned(result)
+
+    def _recorded(self, ufunc: Any, other: Any, swapped: bool) -> Any:
+        trace, name = self.owning_trace, ufunc.__name__
+        if trace.has_stopped_deferring or trace.fall_back_if_slow():
+            return NotImplemented
+        own = self.arrays()
+        operands = None if own is None else self._operands(other, own, name)
+        if own is None or operands is None:
+            return NotImplemented
+        if len(own) != len(operands):
+            own, operands = _columns(own), _columns(operands)
+        pairs = list(zip(own, operands, strict=True))
+        if name in OPERATORS:
+            if not all(is_as_numpy(name, each.dtype, operand, swapped) for each, operand in pairs):
+                return NotImplemented
+        elif any(len({each.dtype for each in some}) > 1 for some in (own, operands)):
+            return NotImplemented  # pandas converts the columns to one type
+        return self._like(
+            self._recorded_ufunc(ufunc, pair[::-1] if swapped else pair, name in OPERATORS) for pair in pairs
+        )
+
+    def _recorded_ufunc(self, ufunc: Any, inputs: tuple[Any, ...], is_operator: bool) -> Any:
+        trace = self.owning_trace
+        if is_operator:
+            return trace.operate_quietly(ufunc, inputs)
+        return trace.ufunc(ufunc, "__call__", inputs, {})
+
+    def _operands(self, other: Any, own: list[Tracer], name: str) -> list[Any] | None:
+        """Return the recorded form of the other operand for each array; None if pandas must compute."""
+        trace, kind = self.owning_trace, type(other)
+        if issubclass(kind, LazyPandas) and other.owning_trace is not trace:
+            other, kind = other.resolved(), other.__class__
+        if kind is FrameTracer or pandas_kind(other) == "DataFrame":
+            if not self._has_labels_of(other, name):
+                return None
+            if kind is FrameTracer:
+                return own if other is self else other.arrays()
+            arrays = arrays_of(other)
+            return None if arrays is None else _traced_arrays(trace, arrays)
+        if kind is SeriesTracer or pandas_kind(other) == "Series":  # of one number for each column
+            return self._row(other, own, name)
+        if kind is Tracer and not (other.is_scalar or other.ndim == 0):
+            return [other.T] if other.shape == self.shape and other.owning_trace is trace else None
+        if kind is np.ndarray and other.ndim:
+            return [other.T] if other.shape == self.shape and other.dtype in CODES else None
+        if name not in OPERATORS:  # pandas converts numbers to arrays
+            return [np.asarray(other)[()]] * len(own) if kind in (bool, int, float) else None
+        if kind is bool:
+            return [other] * len(own) if name in LOGICAL else None
+        if kind is int or kind is float:
+            return [other] * len(own)
+        if kind in (Tracer, np.ndarray) or issubclass(kind, np.generic):
+            number = np.asarray(trace.resolved(other))[()]
+            numbers = [as_operand(number, each.dtype, name) for each in own]
+            return None if any(each is None for each in numbers) else numbers
+        return None
+
+    def _has_labels_of(self, other: Any, name: str) -> bool:
+        if other is self:
+            return True
+        pairs = (self.index, other.index), (self.columns, other.columns)
+        if all(a is b or a.is_(b) or self.owning_trace.are_equal_indexes(a, b) for a, b in pairs):
+            return name in OPERATORS or all(a.identical(b) for a, b in pairs)
+        if name not in COMPARISONS:  # for which pandas raises
+            self.owning_trace.warn_of_pandas(
+                f"{name} of DataFrames with different labels is computed by pandas, which aligns them"
+            )
+        return False
+
+    def _row(self, other: Any, own: list[Tracer], name: str) -> list[Any] | None:
+        if name not in OPERATORS:
+            return None
+        if not self.owning_trace.are_equal_indexes(self.columns, other.index):
+            if name not in COMPARISONS:
+                self.owning_trace.warn_of_pandas(
+                    f"{name} of a DataFrame and a Series with another index than its columns is computed by "
+                    "pandas, which aligns them"
+                )
+            return None
+        row = other.values_tracer() if type(other) is SeriesTracer else values_of(other)
+        return None if row is None or len(own) > 1 or own[0].ndim == 1 else [row[:, None]]
+
+    def _like(self, results: Iterable[Any]) -> Any:
+        arrays = list(results)
+        if not all(type(each) is Tracer for each in arrays):
+            return NotImplemented
+        return FrameTracer(
+            self.owning_trace,
+            arrays=arrays,
+            index=self.index,
+            columns=self.columns,
+            own_class=self._own_class,
+        )
+
+    def unary(self, ufunc: Any, python: Callable[[Any], Any]) -> Any:
+        """Record a ufunc of one operand, or leave it to pandas."""
+        trace, name = self.owning_trace, ufunc.__name__
+        is_sign = ufunc in SIGNS or name == "invert"
+        if not trace.has_stopped_deferring and not trace.fall_back_if_slow():
+            own = self.arrays()
+            kinds = "biu" if name == "invert" else "iuf" if is_sign else "biuf"
+            if own is not None and all(each.dtype.kind in kinds for each in own) and trace.records(ufunc):
+                result = self._like(self._recorded_ufunc(ufunc, (each,), is_sign) for each in own)
+                if result is not NotImplemented:
+                    return result if trace.analysis is None else trace.returned(result)
+        return self.by_pandas(f"{name} of pandas", python, (self,), {}, is_read=True)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """Record a ufunc, or leave it to pandas (NEP 13)."""
+        is_plain = method == "__call__" and not keywords and ufunc.nout == 1
+        if is_plain and len(inputs) == 1:
+            return self.unary(ufunc, ufunc)
+        is_series_first = is_series(inputs[0])  # for which pandas raises
+        if is_plain and len(inputs) == 2 and not is_series_first and self.owning_trace.records(ufunc):
+            is_right = type(inputs[0]) is not FrameTracer
+            own, other = inputs[::-1] if is_right else inputs
+            return own.operate(ufunc, ufunc, other, is_right)
+        return super().__array_ufunc__(ufunc, method, *inputs, **keywords)
 
     def write_back(self) -> None:
         """Store the columns that the body has assigned in the caller's DataFrame."""
         self.for_reading()
+
+
+def _columns(arrays: list[Any]) -> list[Any]:
+    return [array[i] for array in arrays for i in range(len(array))] if arrays[0].ndim == 2 else arrays
+
+
+def _traced_arrays(trace: Any, arrays: list[Any]) -> list[Tracer]:
+    trace.buffers.add_arguments(arrays)
+    return [trace.tracer_for(array) for array in arrays]
 
 
 def traced_series(trace: Any, series: Any, is_argument: bool = True) -> Any:
@@ -118,7 +349,7 @@ def traced_pandas(trace: Any, value: Any, is_argument: bool = False) -> Any:
     if kind == "Series":
         return traced_series(trace, value, is_argument)
     if kind == "DataFrame":
-        return FrameTracer(trace, value)
+        return FrameTracer(trace, value, is_exposed=not (is_argument or copies_on_write()))
     return ObjectTracer(trace, value) if kind else value
 
 
@@ -131,13 +362,26 @@ def _in_place(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., A
     return method
 
 
-_OPERATORS = "add sub mul truediv floordiv mod pow and or xor"
-_OTHERS = "lt le gt ge eq ne neg pos abs invert"
-for _name in _OPERATORS.split():
-    _python = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
-    setattr(FrameTracer, f"__{_name}__", by_pandas_method(_name, _python))
-    setattr(FrameTracer, f"__r{_name}__", by_pandas_method(_name, swapped(_python)))
-    setattr(FrameTracer, f"__i{_name}__", _in_place(_name, getattr(operator, f"i{_name}")))
-for _name in _OTHERS.split():
-    setattr(FrameTracer, f"__{_name}__", by_pandas_method(_name, getattr(operator, _name)))
+def _binary(ufunc: Any, python: Any, swapped: bool = False) -> Callable[[FrameTracer, Any], Any]:
+    def operate(self: FrameTracer, other: Any) -> Any:
+        return self.operate(ufunc, python, other, swapped)
+
+    return operate
+
+
+def _unary(ufunc: Any, python: Any) -> Callable[[FrameTracer], Any]:
+    def operate(self: FrameTracer) -> Any:
+        return self.unary(ufunc, python)
+
+    return operate
+
+
+for _name, (_ufunc, _python, _iop) in BINARY_OPERATORS.items():
+    setattr(FrameTracer, f"__{_name}__", _binary(_ufunc, _python))
+    setattr(FrameTracer, f"__r{_name}__", _binary(_ufunc, _python, swapped=True))
+    setattr(FrameTracer, f"__i{_name}__", _in_place(_name, _iop))
+for _name, (_ufunc, _compare) in COMPARISON_OPERATORS.items():
+    setattr(FrameTracer, f"__{_name}__", _binary(_ufunc, _compare))
+for _name, (_ufunc, _sign) in SIGN_OPERATORS.items():
+    setattr(FrameTracer, f"__{_name}__", _unary(_ufunc, _sign))
 add_special_methods(FrameTracer)

@@ -177,7 +177,7 @@ class SeriesTracer(PandasTracer):
         result = trace.operate_quietly(ufunc, inputs)
         if type(result) is not Tracer:
             return NotImplemented
-        labels = other if swapped and _is_series(other) else self
+        labels = other if swapped and is_series(other) else self
         return self._like(result, labels.index, _common_name(self, other))
 
     def _operand(self, other: Any, name: str) -> Any:
@@ -248,7 +248,7 @@ class SeriesTracer(PandasTracer):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Record a ufunc, or leave it to pandas (NEP 13)."""
         if method == "__call__" and not keywords:
-            if ufunc in _UNARY and inputs[0] is self:
+            if ufunc in SIGNS and inputs[0] is self:
                 return self.unary(ufunc, ufunc)
             if ufunc in _BINARY:  # pandas calls the operator
                 swapped = type(inputs[0]) is not SeriesTracer
@@ -265,10 +265,10 @@ class SeriesTracer(PandasTracer):
         trace = self.owning_trace
         if trace.has_stopped_deferring or ufunc.nout != 1 or len(inputs) > 2 or not trace.records(ufunc):
             return NotImplemented
-        values, tables = [], [each for each in inputs if _is_series(each)]
+        values, tables = [], [each for each in inputs if is_series(each)]
         for each in inputs:
             kind, value = type(each), each
-            if _is_series(each):
+            if is_series(each):
                 if each is not self and not self._has_index_of(each):
                     trace.warn_of_pandas(
                         f"{ufunc.__name__} of Series with different indexes is computed by pandas, "
@@ -302,14 +302,15 @@ class SeriesTracer(PandasTracer):
         return super().__array_function__(function, types, arguments, keywords)
 
 
-def _is_series(value: Any) -> bool:
+def is_series(value: Any) -> bool:
+    """Return True for a Series or its tracer."""
     return type(value) is SeriesTracer or pandas_kind(value) == "Series"
 
 
 def _common_name(one: Any, other: Any) -> Hashable:
     """Return the name of the result of two operands, of which the first is a Series."""
     name: Hashable = one.name
-    return name if other is one or not _is_series(other) or name == other.name else None
+    return name if other is one or not is_series(other) or name == other.name else None
 
 
 def _value_in(trace: Any, value: Any) -> Any:
@@ -327,9 +328,9 @@ _TAKE_VALUES = frozenset({np.where})
 _BINARY = frozenset(
     {getattr(np, name) for name in ARITHMETIC | COMPARISONS | LOGICAL} | {np.divmod, np.matmul}
 )
-_UNARY = frozenset({np.absolute, np.negative, np.positive})
+SIGNS = frozenset({np.absolute, np.negative, np.positive})
 
-_OPERATORS: dict[str, tuple[Any, Any, Any]] = {
+BINARY_OPERATORS: dict[str, tuple[Any, Any, Any]] = {
     "add": (np.add, operator.add, operator.iadd),
     "sub": (np.subtract, operator.sub, operator.isub),
     "mul": (np.multiply, operator.mul, operator.imul),
@@ -341,7 +342,7 @@ _OPERATORS: dict[str, tuple[Any, Any, Any]] = {
     "or": (np.bitwise_or, operator.or_, operator.ior),
     "xor": (np.bitwise_xor, operator.xor, operator.ixor),
 }
-_COMPARE: dict[str, tuple[Any, Any]] = {
+COMPARISON_OPERATORS: dict[str, tuple[Any, Any]] = {
     "lt": (np.less, operator.lt),
     "le": (np.less_equal, operator.le),
     "gt": (np.greater, operator.gt),
@@ -349,7 +350,7 @@ _COMPARE: dict[str, tuple[Any, Any]] = {
     "eq": (np.equal, operator.eq),
     "ne": (np.not_equal, operator.ne),
 }
-_SIGNS: dict[str, tuple[Any, Any]] = {
+SIGN_OPERATORS: dict[str, tuple[Any, Any]] = {
     "neg": (np.negative, operator.neg),
     "pos": (np.positive, operator.pos),
     "abs": (np.absolute, operator.abs),
@@ -359,6 +360,8 @@ _SIGNS: dict[str, tuple[Any, Any]] = {
 
 def _binary(ufunc: Any, python: Any, swapped: bool = False) -> Callable[[SeriesTracer, Any], Any]:
     def operate(self: SeriesTracer, other: Any) -> Any:
+        if other.__class__.__name__ == "DataFrame":  # whose reflected operator computes, as in pandas
+            return NotImplemented
         return self.operate(ufunc, python, other, swapped)
 
     return operate
@@ -378,12 +381,12 @@ def _unary(ufunc: Any, python: Any) -> Callable[[SeriesTracer], Any]:
     return operate
 
 
-for _name, (_ufunc, _python, _iop) in _OPERATORS.items():
+for _name, (_ufunc, _python, _iop) in BINARY_OPERATORS.items():
     setattr(SeriesTracer, f"__{_name}__", _binary(_ufunc, _python))
     setattr(SeriesTracer, f"__r{_name}__", _binary(_ufunc, _python, swapped=True))
     setattr(SeriesTracer, f"__i{_name}__", _in_place(_ufunc, _iop))
-for _name, (_ufunc, _compare) in _COMPARE.items():
+for _name, (_ufunc, _compare) in COMPARISON_OPERATORS.items():
     setattr(SeriesTracer, f"__{_name}__", _binary(_ufunc, _compare))
-for _name, (_ufunc, _sign) in _SIGNS.items():
+for _name, (_ufunc, _sign) in SIGN_OPERATORS.items():
     setattr(SeriesTracer, f"__{_name}__", _unary(_ufunc, _sign))
 add_special_methods(SeriesTracer)

@@ -192,7 +192,7 @@ pk.sum
 new = [name for name in loaded() if name not in before and ".reduce." not in name]
 print(new, "sum" in vars(pk), "sort" in vars(pk), hasattr(pk, "sums"))
 """
-    assert python(code) == "['_families.reduce'] True False False"
+    assert python(code) == "['_families.reduce', '_runtime.public_function'] True False False"
     error = python("import pycudakit as pk\ntry: pk.sums\nexcept AttributeError as e: print(e)")
     assert error == "module 'pycudakit' has no attribute 'sums': did you mean 'sum'?"
 

@@ -94,8 +94,8 @@ def _copy_strided(values: Array, target: Array) -> None:
 def in_c_order(view: Array, dtype: DType) -> Array:
     """Return an array as an aligned one in C order, of an equal dtype in native byte order."""
     if not is_copied_by_engine(view):
-        dense: Array = np.require(view, dtype, ["C", "A"]).reshape(view.shape)
-        return dense
+        dense: Array = np.require(view, dtype, ["C", "A"])
+        return dense if dense.shape == view.shape else dense.reshape(view.shape)  # of no dimensions
     out = allocator.empty(view.shape, dtype)
     _copy_strided(view, out)
     return out

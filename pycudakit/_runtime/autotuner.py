@@ -16,7 +16,7 @@ from pycudakit._runtime.engine_choice import choice_is_final
 T = TypeVar("T")
 
 # The time limit of a capture under `auto` is _CAPTURE_RATIO times NumPy's time, within these bounds.
-MAX_CAPTURE_SECONDS, _MIN_CAPTURE_SECONDS, _CAPTURE_RATIO = 1.0, 0.05, 50
+MAX_CAPTURE_SECONDS, _MIN_CAPTURE_SECONDS, _CAPTURE_RATIO = 1.0, 0.05, 100
 _SHORT_SECONDS = 10e-3  # calls below this are short
 _MEASURED_CALLS = 2  # of each engine
 _SHORT_CALLS = 8  # of each engine, if they are short and do not take _MEASURED_SECONDS together

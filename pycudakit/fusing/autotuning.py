@@ -30,6 +30,10 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.tracing import TracedFunction
 
 _MAX_KEYS = 256
+# Elements of all arguments up to which the first call runs in NumPy. Tracing an operation takes as long as
+# NumPy takes for so many, and only a call that ran tells how long a loop takes there.
+_FIRST_IN_NUMPY = 1 << 18
+_REASON_FIRST = "auto: the first call runs in NumPy, which tells whether tracing pays"
 _SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
 _TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced: that costs about as much
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
@@ -49,7 +53,11 @@ class NumPyCallsLeft:
         return self._left >= 0
 
 
-_State = EngineChoice | float | Autotuner | NumPyCallsLeft
+class _FirstCall:
+    """The state of a signature after its first call, which ran in NumPy and was short."""
+
+
+_State = EngineChoice | float | Autotuner | NumPyCallsLeft | _FirstCall
 
 
 class AutotunedFunction:
@@ -89,11 +97,13 @@ class AutotunedFunction:
             answer = self.replay("cpu", args, kwargs, choice.reason)
             if answer is not NotImplemented:
                 return answer
-        if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
-            best = self.best[key] = self._autotuner_of_small(args, kwargs, best)
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
+        if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
+            best = self.best[key] = self._autotuner_of_slow(args, kwargs, best)
         if (best is None or type(best) is NumPyCallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
             return self._run_small(key, args, kwargs)
+        if best is None and arrays and not tables and size <= _FIRST_IN_NUMPY and not traced.strict:
+            return self._run_first(key, args, kwargs)
         if choice is not None and choice.engine == "numpy" and not traced.strict:
             return traced.run_by_numpy(args, kwargs, choice.reason)
         if choice is not None and choice.engine == "cuda":
@@ -136,6 +146,9 @@ class AutotunedFunction:
         if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
             plans.note(signature)
             return NotImplemented
+        if not self._traced.analyses:  # which tells the numbers that are operands, and no constants
+            self._traced.analyse_call(args, kwargs)
+            signature = host_replay.signature_of(self._traced, engine, args, kwargs) or signature
         max_seconds = None
         if is_on_cpu:
             max_seconds = MAX_CAPTURE_SECONDS if autotuner is None else autotuner.max_capture_seconds
@@ -185,7 +198,7 @@ class AutotunedFunction:
         """Run the call traced; choose an engine, or the engines to measure, by its costs."""
         traced, best = self._traced, self.best[key]
         trace = traced.new_trace()
-        trace.costs.has_small_arguments = isinstance(best, float)
+        trace.costs.has_small_arguments = isinstance(best, (float, _FirstCall))
         result = traced.run(trace, arrays, args, kwargs)
         if isinstance(best, Autotuner):  # with other numbers than the measured calls
             return result
@@ -222,6 +235,14 @@ class AutotunedFunction:
             )
         return result
 
+    def _run_first(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        """Run the first call in NumPy; if it took long, the next one is captured, else it is traced."""
+        began = time.thread_time()
+        result = self._traced.run_by_numpy(args, kwargs, _REASON_FIRST)
+        seconds = time.thread_time() - began
+        self.best[key] = seconds if seconds > _SLOW_SECONDS else _FirstCall()
+        return result
+
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any, reason: Reason) -> Any:
         """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
         traced = self._traced
@@ -247,10 +268,10 @@ class AutotunedFunction:
         with _override("cpu"):
             return traced.run(traced.new_trace(), arrays, args, kwargs, reason=context.REASON_CUDA_FAILED)
 
-    def _autotuner_of_small(self, args: Any, kwargs: Any, numpy_seconds: float) -> Autotuner:
-        """Return an autotuner for calls with small arrays that NumPy takes long for: they have many steps.
+    def _autotuner_of_slow(self, args: Any, kwargs: Any, numpy_seconds: float) -> Autotuner:
+        """Return an autotuner for calls that NumPy takes long for, in relation to the arrays' sizes.
 
-        On a GPU, a traced call of that kind takes far longer than NumPy's.
+        They may have many steps. On a GPU, a traced call of that kind takes far longer than NumPy's.
         """
         engines = ["cpu", "numpy"]
         if engine_status.status("cuda").available and choice_is_final():

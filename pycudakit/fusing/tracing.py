@@ -252,6 +252,11 @@ class TracedFunction:
             self.analyses = [analysis, *self.analyses[: _MAX_ANALYSES - 1]]
         return analysis
 
+    def analyse_call(self, args: Any, kwargs: Any) -> None:
+        """Analyse a call before it is traced."""
+        args, kwargs = ArgumentMap(self.new_trace(), None).to_tracers(self.function, args, kwargs)
+        self._analysis_of(args, kwargs)
+
     def _arguments_of(self, parameters: frozenset[str]) -> frozenset[int | str]:
         """Return the indices and the names of arguments for parameters of the function."""
         names = self.parameter_names()

@@ -11,6 +11,7 @@ from fusing.test_in_place_writes import WRITES
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
+from pycudakit._native.engine_status import EngineStatus
 from pycudakit._runtime import autotuner as tuning
 from pycudakit.fusing import autotuning
 from pycudakit.fusing.schedule import cost
@@ -23,13 +24,12 @@ CALLS = 6  # after which `auto` has settled
 @pytest.fixture
 def measured(monkeypatch):
     """Have every estimate that does not favour NumPy measured, without a GPU."""
+    monkeypatch.setattr(autotuning, "_FIRST_IN_NUMPY", 0)
     monkeypatch.setattr(tuning, "_SHORT_SECONDS", 0.0)  # no warm-ups
     monkeypatch.setattr(tuning, "_CONCLUSIVE_RATIO", 1e9)
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
-    monkeypatch.setattr(
-        cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", "no GPU")
-    )
+    monkeypatch.setattr(cost.engine_status, "status", lambda name: EngineStatus(name == "cpu", "no GPU"))
 
 
 def engines_of(function, *arguments):
@@ -107,6 +107,35 @@ def test_other_numbers_are_not_compared(measured):
             body(x, steps)
             assert pk.last_call().engine == "cpu"
     assert engines_of(body, x, 1)[:4] == ["cpu", "cpu", "numpy", "cpu"]  # the first call is captured
+
+
+def smoothed(x, weight, steps):
+    for _ in range(steps):
+        x[1:-1] = x[1:-1] + weight * (x[2:] - 2 * x[1:-1] + x[:-2])
+    return x
+
+
+def test_the_first_call_runs_in_numpy(monkeypatch):
+    """It tells how long NumPy takes. If that is long, the next call is captured, and later ones replayed."""
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 10_000)
+    function, reasons = pk.fuse(smoothed), []
+    x = np.random.default_rng(1).random(20_000)
+    with pk.engine("auto"):
+        for weight in (0.1, 0.2, 0.3, 0.2):
+            want = smoothed(x.copy(), weight, 20)
+            np.testing.assert_allclose(function(x.copy(), weight, 20), want, rtol=1e-12)
+            reasons.append(pk.last_call().reason)
+    assert reasons[0] == "auto: the first call runs in NumPy, which tells whether tracing pays"
+    assert reasons[1:3] == ["auto: the engines are compared", "auto: the engines are compared; replayed"]
+    assert function._traced.plans.captured == 1  # the weight is an operand of the plan
+
+
+@pytest.mark.parametrize(("size", "first"), [(5000, "numpy"), (1 << 18, "numpy"), (1 << 20, "cpu")])
+def test_calls_of_large_arrays_are_traced_at_once(monkeypatch, size, first):
+    monkeypatch.setattr(cost.engine_status, "status", lambda name: EngineStatus(name == "cpu", "no GPU"))
+    function = pk.fuse(lambda x: np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x))))
+    assert engines_of(function, np.linspace(0, 1, size))[0] == first
 
 
 @pytest.fixture

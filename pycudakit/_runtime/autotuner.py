@@ -147,8 +147,9 @@ class Autotuner:
 
     def exclude(self, engine: str) -> Estimates | None:
         """Stop measuring an engine; return the fastest one, with the times, if the others are measured."""
-        # A new dict, since other threads may read this one.
+        # New dicts, since other threads may read these.
         self._seconds = {name: each for name, each in self._seconds.items() if name != engine}
+        self._estimates = {name: each for name, each in self._estimates.items() if name != engine}
         return self._best_of_all() if self._next() is None else None
 
     def record_time(self, engine: str, seconds: float, *, is_compiling: bool = False) -> Estimates | None:

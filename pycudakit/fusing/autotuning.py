@@ -166,7 +166,7 @@ class AutotunedFunction:
     ) -> Any:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
-        began, captured_before = time.perf_counter(), traced.plans.captured
+        began, captured_before, late_before = time.perf_counter(), traced.plans.captured, traced.plans.late
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda" and not autotuner.may_trace_on_gpu:
@@ -187,9 +187,11 @@ class AutotunedFunction:
             result = traced.run(traced.new_trace(), arrays, args, kwargs, reason=REASON_COMPARED)
         if traced.plans.captured > captured_before:  # not timed: the next call is replayed
             return result
-        best = autotuner.record_time(
-            engine, time.perf_counter() - began, is_compiling=engine == "cuda" and is_compiling()
-        )
+        if traced.plans.late > late_before:  # NumPy ran the rest of the call
+            best = autotuner.exclude("cpu")
+        else:
+            seconds, is_cuda = time.perf_counter() - began, engine == "cuda"
+            best = autotuner.record_time(engine, seconds, is_compiling=is_cuda and is_compiling())
         if best is not None:
             self.best[key] = self._choice(best)
         return result

@@ -219,7 +219,7 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)
-        self.captured = 0  # paths so far
+        self.captured = self.late = 0  # paths so far, and captures that took too long for `auto`
         _caches.add(self)
 
     def replay(self, signature: Signature, reason: Reason) -> Any:
@@ -309,6 +309,7 @@ class PlanCache:
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if capture.is_late:
             entry.is_late = True
+            self.late += 1
         elif layouts != list(map(_layout_of, signature.arrays)):
             entry.drop()
         elif is_added:

@@ -131,6 +131,39 @@ def test_the_first_call_runs_in_numpy(monkeypatch):
     assert function._traced.plans.captured == 1  # the weight is an operand of the plan
 
 
+def test_a_slow_capture_is_given_up(monkeypatch):
+    """NumPy runs the rest of the call, and later ones: tracing takes as long in each."""
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 1)
+    function = pk.fuse(smoothed)
+    want = smoothed(np.linspace(0, 1, 20_000), 0.1, 50)
+    with pk.engine("auto"):
+        for _ in range(CALLS):
+            np.testing.assert_allclose(function(np.linspace(0, 1, 20_000), 0.1, 50), want, rtol=1e-12)
+    assert function._traced.plans.late == 1
+    assert pk.last_call().engine == "numpy"
+
+
+def test_a_call_that_cannot_be_replayed_is_traced_for_a_short_time(monkeypatch):
+    """Then NumPy runs the rest: a trace of single elements takes far longer."""
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 1e-3)
+
+    @pk.fuse
+    def body(x):
+        total = 0.0
+        for i in range(3000):
+            total += x[i] * x[i + 1] if x[i] > 0.5 else 0.0
+        return total
+
+    x = np.random.default_rng(2).random(20_000)
+    with pk.engine("auto"):
+        assert [body(x) for _ in range(CALLS)] == [body.__wrapped__(x)] * CALLS
+    assert body._traced.plans.late == 1
+    assert pk.last_call().engine == "numpy"
+
+
 @pytest.mark.parametrize(("size", "first"), [(5000, "numpy"), (1 << 18, "numpy"), (1 << 20, "cpu")])
 def test_calls_of_large_arrays_are_traced_at_once(monkeypatch, size, first):
     monkeypatch.setattr(cost.engine_status, "status", lambda name: EngineStatus(name == "cpu", "no GPU"))

@@ -43,6 +43,7 @@ _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
 # Under `auto`, a call of small arrays with so many segments needs so many requests for each, on average.
 _MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
 _MAX_SECONDS = 30.0  # that a captured call may take
+_TRACED_SHARE = 0.05  # of the time limit: the rest of a call takes no more, once it cannot be replayed
 # Reductions that need not warn if their result is finite.
 _REDUCTIONS = frozenset(
     """all any argmax argmin count_nonzero dot max mean min nanmax nanmean nanmin nanprod nanstd nansum nanvar
@@ -162,7 +163,8 @@ class Capture:
         self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
         self._may_be_late = max_seconds is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
-        self._ends_at = time.perf_counter() + (_MAX_SECONDS if max_seconds is None else max_seconds)
+        self._max_seconds = _MAX_SECONDS if max_seconds is None else max_seconds
+        self._ends_at = time.perf_counter() + self._max_seconds
         self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
         self._errors: Any = np.geterr()
@@ -177,8 +179,15 @@ class Capture:
         """Give up: the call did something that a list of requests cannot do."""
         self.is_valid = False
         self.is_late |= self._may_be_late and self._is_small  # tracing them is slower than NumPy
+        self._ends_at = min(self._ends_at, time.perf_counter() + _TRACED_SHARE * self._max_seconds)
         for each in (self.memories, self._begins, self._by_owner, self._owners, self.segments):
             each.clear()
+
+    def is_out_of_time(self) -> bool:
+        """Return True if NumPy is to run the rest of the call."""
+        if not self.is_valid and self._may_be_late and not self.is_late:
+            self.is_late = time.perf_counter() > self._ends_at
+        return self.is_late
 
     def on_host_read(self) -> None:
         """Note that Python or NumPy reads a computed value."""

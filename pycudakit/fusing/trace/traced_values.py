@@ -278,7 +278,8 @@ class TracedValues:
         From then on, results are plain arrays, not tracers. A composite handler that has begun is traced to
         its end.
         """
-        is_late = self.executor.begun_capture is not None and self.executor.begun_capture.is_late
+        capture = self.executor.begun_capture
+        is_late = capture is not None and capture.is_out_of_time()
         is_automatic = self.engine == "auto" or is_late
         if self.has_stopped_deferring or not is_automatic or self.strict or self.executor.passes is not None:
             return self.has_stopped_deferring

@@ -32,7 +32,7 @@ from pycudakit.fusing.tracing import TracedFunction
 _MAX_KEYS = 256
 # Elements of all arguments up to which the first call runs in NumPy. Tracing an operation takes as long as
 # NumPy takes for so many, and only a call that ran tells how long a loop takes there.
-_FIRST_IN_NUMPY = 1 << 18
+_FIRST_IN_NUMPY = 1 << 19
 _REASON_FIRST = "auto: the first call runs in NumPy, which tells whether tracing pays"
 _SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
 _TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced: that costs about as much

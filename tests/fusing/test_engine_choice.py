@@ -164,7 +164,7 @@ def test_a_call_that_cannot_be_replayed_is_traced_for_a_short_time(monkeypatch):
     assert pk.last_call().engine == "numpy"
 
 
-@pytest.mark.parametrize(("size", "first"), [(5000, "numpy"), (1 << 18, "numpy"), (1 << 20, "cpu")])
+@pytest.mark.parametrize(("size", "first"), [(5000, "numpy"), (1 << 19, "numpy"), (1 << 20, "cpu")])
 def test_calls_of_large_arrays_are_traced_at_once(monkeypatch, size, first):
     monkeypatch.setattr(cost.engine_status, "status", lambda name: EngineStatus(name == "cpu", "no GPU"))
     function = pk.fuse(lambda x: np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x))))

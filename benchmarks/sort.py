@@ -37,6 +37,13 @@ def main():
     harness.compare("searchsorted float32", values.size, *pair("searchsorted", sorted_a, values))
     rows = a[: len(a) // 8 // 1000 * 1000].reshape(-1, 1000)
     harness.compare("sort rows of 1000", rows.size, *pair("sort", rows), at_least=at_least)
+    for columns in (1000, 4096):  # columns of 4096 float32 are whole pages apart
+        square = a[: len(a) // 2 // columns * columns].reshape(-1, columns)
+        along = functools.partial(pk.sort, square, axis=0)
+        numpys = functools.partial(np.sort, square, axis=0)
+        harness.compare(f"sort {columns} columns", square.size, along, {"NumPy": numpys})
+    few = rng.integers(0, 1000, 50)
+    harness.compare("isin, of 50", i.size, *pair("isin", i, few))
     ten = [functools.partial(topk, a, 10) for topk in (pk.topk, numpys_topk)]
     harness.compare("topk of 10", a.size, ten[0], {"NumPy": ten[1]}, engine=harness.engine)
 

@@ -31,7 +31,7 @@ Signature = tuple[Any, ...]
 
 _current_context = context.current_context
 _array, _integer, _bit_length = np.ndarray, int, int.bit_length
-_MAX_ENTRIES = 2000  # of a function's cache
+_MAX_ENTRIES = 1000  # of a function, of which a prepared call takes some 13 KiB
 _MAX_UNCACHEABLE = 32  # calls that leave nothing to cache, after which their signature is general
 _SMALL_INTEGER = 64  # the value of integers nearer to 0 is part of the signature: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})

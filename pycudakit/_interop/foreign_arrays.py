@@ -222,24 +222,29 @@ def _has_nulls(value: Any) -> bool:
     return bool(np.any(np.asarray(count() if callable(count) else count)))
 
 
-def _type_of_pandas(value: Any) -> Any:
-    """Return the first extension dtype of a Series, Index or DataFrame, or None; raise if it has nulls."""
+def _types_of_pandas(value: Any) -> list[Any]:
+    """Return the dtypes of a Series, Index or DataFrame; raise if one of an extension type has nulls."""
     types: Any = getattr(value, "dtypes", None)
-    for dtype in types if hasattr(types, "__iter__") else (getattr(value, "dtype", None),):
-        if dtype is not None and not isinstance(dtype, np.dtype):
-            if np.any(value.isna()):
-                raise errors.Unsupported(
-                    f"{type(value).__name__} of {dtype} has nulls, which arrays cannot have: .fillna(...) or "
-                    ".dropna() first"
-                )
-            return dtype
-    return None
+    is_frame = hasattr(types, "__iter__")
+    dtypes = [*types] if is_frame else [getattr(value, "dtype", None)]
+    for index, dtype in enumerate(dtypes):
+        is_extension = dtype is not None and not isinstance(dtype, np.dtype)
+        if is_extension and np.any((value.iloc[:, index] if is_frame else value).isna()):
+            raise errors.Unsupported(
+                f"{type(value).__name__} of {dtype} has nulls, which arrays cannot have: .fillna(...) or "
+                ".dropna() first"
+            )
+    return dtypes
 
 
 def _column(value: Any) -> Any:
     """Return the values of a Series, Index or DataFrame as a NumPy array."""
-    numpy_dtype = getattr(_type_of_pandas(value), "numpy_dtype", None)
-    return value.to_numpy() if numpy_dtype is None else value.to_numpy(numpy_dtype)
+    dtypes = _types_of_pandas(value)
+    own = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
+    are_numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in own)
+    if own == dtypes or not (are_numbers or len({*own}) == 1):  # pandas makes objects of mixed bools
+        return value.to_numpy()
+    return value.to_numpy(np.result_type(*own) if are_numbers else own[0])
 
 
 def check_nulls(
@@ -255,7 +260,7 @@ def check_nulls(
 
 def _refuse_nulls(value: Any) -> None:
     if library_of(value) == "pandas":
-        _type_of_pandas(value)
+        _types_of_pandas(value)
 
 
 def with_pandas_index(result: Array, inputs: Sequence[Any]) -> Any:

@@ -18,7 +18,7 @@ from pycudakit._interop.pandas_objects import (
 from pycudakit._interop.pandas_operands import COMPARISONS, LOGICAL, OPERATORS, as_operand, is_as_numpy
 from pycudakit._native.dtypes import CODES, Array
 
-MIN_ROWS = 4096  # of columns that are computed one by one
+MIN_ROWS = 4096  # pandas computes columns of different types that are not longer
 
 
 def of_frames(name: str, inputs: Sequence[Any], compute: Callable[[Sequence[Any]], Any]) -> Any:

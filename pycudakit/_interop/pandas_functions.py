@@ -14,17 +14,17 @@ from pycudakit._interop.pandas_objects import arrays_of, new_frame, new_series, 
 from pycudakit._native.dtypes import Array, DType
 
 SMALL = 4096  # elements up to which pandas computes
-# Functions for which NumPy reads the values, whatever the labels, and whose results have none.
+# Functions for which NumPy reads the values, without the labels, and returns arrays or numbers.
 _NAMES = """allclose array_equal argpartition argwhere average compress count_nonzero diff digitize dot
 einsum flatnonzero histogram histogram2d inner interp intersect1d isclose isin kron median nanargmax
 nanargmin nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanquantile nanstd nansum nanvar nonzero
 norm outer partition percentile quantile setdiff1d setxor1d sort tensordot union1d unique unique_values
 vdot where"""
 _TAKE_VALUES = frozenset(_NAMES.split())
-# The order of the factors decides whether a product overflows, so products are left to pandas.
+# Without products, which are left to pandas: the order of the factors decides whether one overflows.
 _REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "std", "sum", "var"})
 _POSITIONS = frozenset({"argmax", "argmin"})
-_EXACT = 2**24  # integers below it are numbers of every type
+_EXACT = 2**24  # float32 has all integers below it
 _KINDS = ("DataFrame", "Series")
 _NAMES_BY_VALUES = _TAKE_VALUES | _REDUCTIONS | _POSITIONS | {"clip", "cumsum", "round"}
 
@@ -113,6 +113,8 @@ def _along_the_index(
     axis = options.pop("axis", None)
     is_frame, is_scan = array.ndim == 2, name == "cumsum"
     if axis not in (None, 0) or (is_frame and (name in _POSITIONS or (axis is None and not is_scan))):
+        return NotImplemented
+    if options.get("ddof", 0) >= len(array):
         return NotImplemented
     result = function(array, axis=0, **options)
     last = result[-1] if is_scan else array[result] if name in _POSITIONS else result

@@ -20,6 +20,8 @@ def as_operand(number: Any, dtype: DType, name: str) -> Any:
 
     In arithmetic, it is a Python number to pandas.
     """
+    if dtype not in CODES:  # pandas' extension types are none of NumPy's
+        return None
     if not isinstance(number, np.generic) or number.dtype not in CODES or number.dtype.kind == "b":
         return None
     if name in COMPARISONS:

@@ -1,4 +1,4 @@
-"""`LRUCache`, a dictionary that is bounded by entries; `release_least_recent` bounds memory by bytes."""
+"""`LRUCache`, a dictionary that is bounded by entries; `release_least_recent` frees memory above a limit."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def release_least_recent(users: Iterable[Releasable], max_bytes: int) -> None:
 
     The one that was used last stays in any case.
     """
-    *others, last = sorted(users, key=operator.attrgetter("last_use"))
-    excess = last.bytes + sum([each.bytes for each in others]) - max_bytes
-    for each in others:
+    in_order = sorted(users, key=operator.attrgetter("last_use"))
+    excess = sum([each.bytes for each in in_order]) - max_bytes
+    for each in in_order[:-1]:
         if excess <= 0:
             break
         excess -= each.bytes
@@ -45,7 +45,8 @@ class LRUCache(dict[K, V | None], Generic[K, V]):
 
     The entries have two generations. Reads and writes move an entry to the recent one. When that has half of
     the entries, it becomes the older one, whose entries are dropped. So the half that was used last stays,
-    and a read of a recent entry is a read of a dict, and costs nothing more.
+    and a read of a recent entry is a read of a dict, and costs nothing more. `in`, `get` and `len` know the
+    recent generation alone.
     """
 
     __slots__ = ("_half", "_older")

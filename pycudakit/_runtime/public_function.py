@@ -1,6 +1,6 @@
-"""`public_function` registers how a function of the public API is called, where it is defined.
+"""`public_function`: a decorator that registers how a function of the public API is called.
 
-`_interop.dispatch.accept_foreign_arrays` makes the public function of it, when it is first used.
+`_interop.dispatch.accept_foreign_arrays` makes the public function of it when a program first uses that.
 """
 
 from __future__ import annotations

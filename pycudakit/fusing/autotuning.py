@@ -1,8 +1,9 @@
 """Autotuning: the engine that a call of a fused function runs on under `auto`.
 
-Calls on small arrays run in NumPy until that has taken long. For larger arrays, the first call with given
-shapes and dtypes is traced, and its costs are estimated. Later calls run on the engine that was estimated to
-be fastest; where the estimates are close, a few calls are measured.
+Calls on small arrays run in NumPy until that has taken long, and so does the first call on medium ones. If
+that was long, the next call is captured, and replays are measured. Else, and for large arrays at once, a call
+with given shapes and dtypes is traced, and its costs are estimated. Later calls run on the engine that was
+estimated to be fastest; where the estimates are close, a few calls are measured.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pycudakit._runtime import context
 from pycudakit._runtime.autotuner import MAX_CAPTURE_SECONDS, Autotuner, candidates
 from pycudakit._runtime.call_log import Estimates, Reason
 from pycudakit._runtime.cost_model import REASON_COMPARED, REASON_NUMPY_FASTER_FOR_SIZE
-from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final, numpy_choice_for_size
+from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import FALLBACK_ERRORS, warn_of_fallback
 from pycudakit.fusing import host_replay
@@ -30,22 +31,26 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.tracing import TracedFunction
 
 _MAX_KEYS = 256
-# Elements of all arguments up to which the first call runs in NumPy. Tracing an operation takes as long as
-# NumPy takes for so many, and only a call that ran tells how long a loop takes there.
+# Elements of all arguments up to which the first call runs in NumPy. Tracing an operation takes about as long
+# as NumPy takes for so many; and how long a loop takes in NumPy is known only after a call.
 _FIRST_IN_NUMPY = 1 << 19
 _REASON_FIRST = "auto: the first call runs in NumPy, which tells whether tracing pays"
 _SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
-_TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced: that costs about as much
+_TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced, which takes about as long
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
+_SHORT_CALLS = 64  # one in so many shorter calls in NumPy is timed: with other numbers, they may take longer
 
 
 class NumPyCallsLeft:
-    """The number of calls with small arguments that NumPy computes before the engines are tried."""
+    """The number of calls with small arguments that NumPy computes before one is timed again.
 
-    __slots__ = ("_left",)
+    If the calls `are_short`, the engines are not tried then.
+    """
 
-    def __init__(self, left: int) -> None:
-        self._left = left
+    __slots__ = ("_left", "are_short")
+
+    def __init__(self, left: int, are_short: bool = False) -> None:
+        self._left, self.are_short = left, are_short
 
     def count(self) -> bool:
         """Use up a call; return False if none was left."""
@@ -68,7 +73,7 @@ class AutotunedFunction:
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too:
         # - the choice of an engine,
         # - the seconds of a slow call in NumPy, after which the next one is traced,
-        # - the number of small calls that are left to NumPy,
+        # - the number of small calls that are left to NumPy, or that the first call was short,
         # - or an autotuner while it measures.
         self.best: LRUCache[tuple[Any, ...] | None, _State] = LRUCache(_MAX_KEYS)
 
@@ -226,15 +231,14 @@ class AutotunedFunction:
         seconds = time.thread_time() - began
         plain_key = key_of(args, kwargs)
         is_short = seconds < _REPLAY_SECONDS or traced.guards is None
-        if seconds > _SLOW_SECONDS or (type(self.best[plain_key]) is NumPyCallsLeft and not is_short):
+        before = self.best[plain_key]
+        had_trial = type(before) is NumPyCallsLeft and not before.are_short
+        if seconds > _SLOW_SECONDS or (had_trial and not is_short):
             self.best[plain_key] = None
             self.best[key] = seconds
         elif plain_key:
-            self.best[plain_key] = (
-                numpy_choice_for_size(traced.name)
-                if is_short
-                else NumPyCallsLeft(int(_TRIAL_SECONDS / seconds))
-            )
+            left = _SHORT_CALLS if is_short else int(_TRIAL_SECONDS / seconds)
+            self.best[plain_key] = NumPyCallsLeft(left, is_short)
         return result
 
     def _run_first(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:

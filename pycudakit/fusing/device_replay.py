@@ -1,4 +1,4 @@
-"""Capture and replay of calls on device arrays.
+"""Capture and replay of calls on device arrays: the plans of such calls.
 
 The first call with a signature warms the caches. The second is captured as a list of library calls, with the
 buffers that they use. Later calls replay this list with the device pointers of their own arguments and
@@ -53,7 +53,7 @@ _MAX_SIGNATURES = 256
 _MAX_COPIED_BYTES = 1 << 20  # bytes of a table that an entry reads on the host
 _REPLAYS_BETWEEN_COMPILES = 16  # after so many replays, kernels that are worth it are compiled
 _ALIGNMENT = 256  # bytes
-# Entries whose arrays are all on the device, and whose only results are stored in these.
+# Entries whose arrays are all on the device, and that return nothing to the host.
 _ENTRIES = """pk_digitize pk_evaluate pk_filter pk_gray pk_histogram pk_interp pk_lookup pk_reduce
 pk_reduce_several pk_resize pk_scan pk_take pk_weighted_histogram"""
 _REPLAYABLE = frozenset(_ENTRIES.split())
@@ -154,8 +154,9 @@ def _any_overlap(extents: Iterable[Extent]) -> bool:
 class _Step(NamedTuple):
     """A library call of a captured call; `run` makes it, and returns False if it fails.
 
-    `adds`, `imports` and `drops` are the address of a resident buffer, and `uses` those of the buffers that
-    an entry reads or writes. A `copy` is from all of one buffer to all of another.
+    The other fields let `_elide_copies` follow the resident buffers, by their addresses: the temporary buffer
+    that a step adds, one that it imports or drops, those that an entry reads or writes, and the two of an
+    entry that copies all of one buffer to all of another.
     """
 
     run: Callable[[], bool]
@@ -197,7 +198,7 @@ class CapturedCall:
             set_device = self._entry("pk_residency_set_device", ctypes.c_int64(signature.device))
             self._steps.insert(0, _Step(set_device))
         self._run_steps: list[Callable[[], bool]] = []
-        self._drops: list[_Step] = []  # pending: the scope's end drops all anyway
+        self._drops: list[_Step] = []  # added before the next step; the last ones are left to the scope's end
         self._used: set[int] = set()  # the buffers of the entry that is being recorded
         self._entry_arguments: list[Array] = []  # the entries' array arguments
         self._is_valid = True
@@ -235,10 +236,14 @@ class CapturedCall:
         """Record the import of the device buffer of an argument or of a new array."""
         self._note_range(address, size)
         self._is_valid = self._is_valid and valid == abi.IMPORT_DEVICE_VALID
-        index, offset = self._array_of_address(device_address)
+        found = self._array_of_address(device_address)
+        if found is None:
+            return self.mark_not_replayable()
+        index, offset = found
         if index >= len(self._inputs[0]) and not offset and not device_address % _ALIGNMENT:
             self._index_of_new[address] = index
         self._add(_Step(self._import(address, size, index, offset), imports=address))
+        return None
 
     def _import(self, address: int, size: int, index: int, offset: int) -> Callable[[], bool]:
         """Return a function that imports the device buffer of an argument or of a new array."""
@@ -349,15 +354,21 @@ class CapturedCall:
         self._used.update(used)
         return bool(used)
 
-    def _array_of_address(self, device_address: int) -> tuple[int, int]:
-        """Return the index of the array that contains an address, and the offset from its first element."""
+    def _array_of_address(self, device_address: int) -> tuple[int, int] | None:
+        """Return the index of the array that contains an address, and the offset from its first element.
+
+        None means that no array does.
+        """
         first_addresses = [*self._inputs[1], *(address for _, address, *_ in self._new)]
         # The first element of an array with negative strides is not its lowest address.
-        distance, index = min(
+        distances = [
             (address - device_address, index)
             for index, address in enumerate(first_addresses)
             if address >= device_address
-        )
+        ]
+        if not distances:
+            return None
+        distance, index = min(distances)
         return index, -distance
 
     def _bind_argument(self, kind: Any, value: Any, shape: Array | None) -> Any:

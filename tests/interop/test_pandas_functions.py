@@ -189,3 +189,53 @@ def test_named_engines_read_the_values_of_a_series(engine):
         assert_same(pk.cumsum(X), np.cumsum(X))
         with pytest.raises(pk.errors.Unsupported, match="DataFrame has labels"):
             pk.sum(pd.DataFrame({"a": X}), axis=0)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": pd.array([1, 2, 3], "Int64"), "b": [1.5, 2.5, 0.25]},
+        {"a": pd.array([1, 2, 3], "Int8"), "b": [1000, 2000, 3]},
+        {"a": pd.array([1.5, 2, 3], "Float32"), "b": [16777217, 2, 3]},
+        {"a": pd.array([1, 2, 3], "UInt8"), "b": pd.array([300, 2, 3], "Int16")},
+    ],
+)
+def test_columns_of_extension_types_and_others(engine, columns):
+    """The values are read in the type that holds those of all columns."""
+    frame = pd.DataFrame(columns)
+    values = np.stack([np.asarray(column, float) for column in columns.values()], 1)
+    with pk.engine(engine):
+        assert pk.median(frame) == np.median(values)
+        np.testing.assert_array_equal(pk.unique(frame), np.unique(values))
+
+
+def test_nulls_of_other_columns():
+    """Those of a column of NumPy's floats are numbers; those of an extension type are refused."""
+    frame = pd.DataFrame({"name": ["x"] * 6000, "price": np.r_[np.nan, np.ones(5999)]})
+    assert pk.count_nonzero(frame) == np.count_nonzero(frame)
+    mask = np.ones((6000, 1), bool)
+    ours, numpys = (kit.where(mask, frame, 0) for kit in (pk, np))
+    assert ours.dtype == numpys.dtype
+    assert list(map(repr, ours.flat)) == list(map(repr, numpys.flat))
+    frame["name"] = pd.array([None] * 6000, "Int64")
+    with pytest.raises(pk.errors.Unsupported, match=r"DataFrame of Int64 has nulls"):
+        pk.count_nonzero(frame)
+
+
+def test_a_number_of_numpys_and_a_series_of_an_extension_type():
+    series = pd.Series(np.arange(6000), dtype="Int64")
+    for name in ("add", "multiply", "divide", "power", "greater"):
+        for number in (np.float64(2.0), np.int32(3)):
+            ours, numpys = (getattr(kit, name)(number, series) for kit in (pk, np))
+            assert_same(ours, numpys)
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+@pytest.mark.parametrize("ddof", [5000, 5001])
+def test_no_degrees_of_freedom(name, ddof):
+    series = pd.Series(np.arange(5000.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = getattr(pk, name)(series, ddof=ddof)
+    assert np.isnan(ours)
+    assert np.isnan(getattr(np, name)(series, ddof=ddof))

@@ -447,9 +447,19 @@ def test_columns_that_are_pages_apart(engine, name):
 
 
 @pytest.mark.parametrize("name", ["sort", "argsort", "partition", "argpartition"])
-@pytest.mark.parametrize("axis", [2, -3, 0.5, "x"])
+@pytest.mark.parametrize("axis", [2, -3, 0.5, "x", (0,), True])
 def test_faults_of_an_axis(engine, name, axis):
     arguments = () if name.endswith("sort") else (3,)
     a = np.zeros((600, 512))
     ours, numpys = (outcome(getattr(module, name), a, *arguments, axis=axis) for module in (pk, np))
     assert_same_outcome(ours, numpys)
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[us]", "complex128", "S3", "int64"])
+def test_argsort_in_numpy_is_stable(dtype):
+    """Types that no engine sorts are sorted stably, too, and so is everything on the engine `numpy`."""
+    a = np.random.default_rng(5).integers(0, 50, 20_000).astype(dtype)
+    want = np.argsort(a, kind="stable")
+    with pk.engine("numpy" if dtype == "int64" else "auto"):
+        np.testing.assert_array_equal(pk.argsort(a), want)
+        np.testing.assert_array_equal(pk.argsort(a, kind="quicksort"), want)

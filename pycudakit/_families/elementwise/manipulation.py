@@ -32,9 +32,10 @@ def copy_function(name: str, numpy: Callable[..., Any]) -> ElementFunction:
 
 
 _PAGE = 4096  # bytes
-# Bytes of a strided array from which an engine is to copy it: of any stride, and of one of whole pages.
+# Bytes of a strided array from which an engine should copy it: if its stride is any, and if it is a multiple of
+# a page.
 _MIN_BYTES, _MIN_BYTES_BY_PAGES = 32 << 20, 1 << 20
-# Estimates are of arrays in C order; a GPU would take longer for the transfers.
+# Not by the estimates, which are of arrays in C order; and a GPU would take longer, for the transfers.
 _PREFER_CPU = Preference("cpu", "auto: the CPU engine copies strided arrays fastest")
 
 _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
@@ -69,13 +70,14 @@ def copy_into(function: ElementFunction, source: Array, out: Array) -> None:
 
 
 def dense(function: ElementFunction, view: Array) -> Array:
+    """Return a copy in C order, made on the engine under a function's name."""
     out = allocator.empty(view.shape, view.dtype)
     copy_into(function, view, out)
     return out
 
 
 def is_copied_by_engine(view: Array) -> bool:
-    """Return True if an engine is to copy an array to C order, since its last axis is strided.
+    """Return True if an engine should copy an array to C order, since its last axis is strided.
 
     NumPy copies it with one thread, and reads a cache line for each element. Elements that are whole pages
     apart fall into few sets of the cache, so that each line is read again for its next element.
@@ -94,8 +96,8 @@ def _copy_strided(values: Array, target: Array) -> None:
 def in_c_order(view: Array, dtype: DType) -> Array:
     """Return an array as an aligned one in C order, of an equal dtype in native byte order."""
     if not is_copied_by_engine(view):
-        dense: Array = np.require(view, dtype, ["C", "A"])
-        return dense if dense.shape == view.shape else dense.reshape(view.shape)  # of no dimensions
+        copied: Array = np.require(view, dtype, ["C", "A"])
+        return copied if copied.shape == view.shape else copied.reshape(view.shape)  # of no dimensions
     out = allocator.empty(view.shape, dtype)
     _copy_strided(view, out)
     return out

@@ -161,14 +161,14 @@ def _flattened(array: Array, axis: Any) -> tuple[Array, int]:
 
 
 def has_strided_rows(array: Array | None, axis: Any) -> bool:
-    """Return True if an engine is to copy an array so that its rows along an axis are contiguous.
+    """Return True if an engine should copy an array so that its rows along an axis are contiguous.
 
     That is faster than any sort along a strided axis. An invalid axis is reported later.
     """
-    if array is None or array.ndim < 2 or axis is None:
+    if array is None or array.ndim < 2 or axis is None or isinstance(axis, bool):
         return False
     try:
-        rows = np.moveaxis(array, axis, -1)
+        rows = np.moveaxis(array, operator.index(axis), -1)
     except (TypeError, ValueError):
         return False
     return is_copied_by_engine(rows)

@@ -224,9 +224,8 @@ def argsort(
         return by_rows("argsort", array, axis, compute, returns_indices=True)
     choice = plan_argsort(array, axis)
     if array is None or context.current_engine() == "numpy":
-        return native_call.run_numpy(
-            "argsort", choice.reason, lambda: np.argsort(a, axis, kind, order, stable=stable)
-        )
+        numpy = functools.partial(_numpy_argsort, a, axis, kind, order, stable=stable)
+        return native_call.run_numpy("argsort", choice.reason, numpy)
     check_kind(np.argsort, array, kind, order, stable)
     if choice.engine == "numpy":
         return native_call.run_numpy("argsort", choice.reason, lambda: np.argsort(array, axis, "stable"))

@@ -23,7 +23,7 @@ class Deferred:
         self.waiting_on_reductions: list[weakref.ref[Node]] = []  # broadcasts and views of reductions
         self.unread: dict[Node, None] = {}  # nodes that may warn and that no other operation reads
         self.computes_unread = True  # unless nothing can warn
-        self._tracers: list[weakref.ref[Tracer]] = []  # and some that are computed or dead
+        self._tracers: list[weakref.ref[Tracer]] = []  # some of which may be computed or dead by now
         self._max_tracers = _MIN_DEFERRED  # above this length the list is cleaned
 
     def add(self, tracer: Tracer) -> Tracer:

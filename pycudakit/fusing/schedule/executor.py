@@ -41,7 +41,7 @@ from pycudakit.fusing.schedule.passes import MIN_REDUCED_BYTES, Reductions
 class Executor:
     """Computes the deferred nodes of one call on the engine in force."""
 
-    min_reduced_bytes = MIN_REDUCED_BYTES  # of a reduction's operand, from which row tiles are tried
+    min_reduced_bytes = MIN_REDUCED_BYTES  # row tiles are tried if a reduction's operand has so many
 
     def __init__(self) -> None:
         self.engine = context.checked_current_engine()
@@ -52,7 +52,7 @@ class Executor:
         self.begun_capture: Capture | None = None  # of a call that is to be replayed
         self.passes: list[PlanPass] | None = None  # recorded for `explain`
         self.numpy_seconds = 0.0  # of calls handed to NumPy
-        self._last_numpy_seconds: float | None = None  # of the last one
+        self._last_numpy_seconds: float | None = None  # of the last call that was handed to NumPy
         # Computes nodes by row tiles, and returns whether it did.
         self.run_tiled: Callable[[Sequence[Node]], bool] = _cannot_tile
 
@@ -89,9 +89,9 @@ class Executor:
             left = [] if is_done else [node for node in left if node.array is None]
 
     def kernel_into(self, nodes: Sequence[Node], stores_others: bool = True) -> FusedKernel:
-        """Return the kernel that computes nodes of one shape into existing arrays; run the passes before it.
+        """Return the kernel that computes nodes of one shape into existing arrays.
 
-        These also store other live values, unless not `stores_others`.
+        The passes that it depends on run now. These also store other live values, unless not `stores_others`.
         """
         if nodes[0].array is not None and len(nodes) == 1:
             return copy_of(nodes[0])
@@ -358,7 +358,10 @@ class Executor:
         before: Any = None,
         blocks: int = 1,
     ) -> None:
-        """Record the last call as a pass for `explain`; NumPy made it if the call log ends with `before`."""
+        """Record the last call as a pass for `explain`.
+
+        NumPy computed it if no library call was logged since `before`.
+        """
         if self.passes is None:
             return
         record = native_call.last_record()

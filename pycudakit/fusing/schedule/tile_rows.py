@@ -26,7 +26,7 @@ from pycudakit.fusing.schedule.executor import Executor
 from pycudakit.fusing.schedule.row_shards import RowShard, run_shards
 from pycudakit.fusing.schedule.row_tiling import ScheduledKernel, TiledGroup
 
-_MIN_SIZE_RATIO = 16  # a node with fewer elements, by this factor, than a reduction's operand is small
+_MIN_SIZE_RATIO = 16  # the operand of a reduction of rows has so many times the elements of a node, or more
 # Bytes that a tile's kernels touch: about the size of a core's L2 cache. If that gives few tiles per thread,
 # they are made smaller, for load balance.
 _TILE_BYTES, _MIN_TILE_BYTES, _TILES_PER_THREAD, _MIN_TILES_PER_THREAD = 1 << 20, 256 << 10, 8, 2

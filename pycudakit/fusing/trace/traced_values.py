@@ -273,7 +273,7 @@ class TracedValues:
     # ---- NumPy and code outside of the trace ---------------------------------------------------------
 
     def fall_back_if_slow(self) -> bool:
-        """Fall back to NumPy for the rest of the call if tracing is far slower; return True if it has.
+        """Fall back to NumPy for the rest of the call if tracing is far slower; return True if it fell back.
 
         From then on, results are plain arrays, not tracers. A composite handler that has begun is traced to
         its end.

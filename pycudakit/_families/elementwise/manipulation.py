@@ -32,8 +32,7 @@ def copy_function(name: str, numpy: Callable[..., Any]) -> ElementFunction:
 
 
 _PAGE = 4096  # bytes
-# Bytes of a strided array from which an engine should copy it: if its stride is any, and if it is a multiple of
-# a page.
+# Bytes of a strided array from which an engine should copy it; and if the stride is a multiple of a page.
 _MIN_BYTES, _MIN_BYTES_BY_PAGES = 32 << 20, 1 << 20
 # Not by the estimates, which are of arrays in C order; and a GPU would take longer, for the transfers.
 _PREFER_CPU = Preference("cpu", "auto: the CPU engine copies strided arrays fastest")

@@ -146,9 +146,13 @@ class Autotuner:
         return self._next() if are_same else None
 
     def exclude(self, engine: str) -> Estimates | None:
-        """Stop measuring an engine; return the fastest one, with the times, if the others are measured."""
+        """Stop measuring an engine; return the fastest one, with the times, if the others are measured.
+
+        If no engine is left, NumPy is.
+        """
         # New dicts, since other threads may read these.
-        self._seconds = {name: each for name, each in self._seconds.items() if name != engine}
+        others = {name: each for name, each in self._seconds.items() if name != engine}
+        self._seconds = others or {"numpy": []}
         self._estimates = {name: each for name, each in self._estimates.items() if name != engine}
         return self._best_of_all() if self._next() is None else None
 

@@ -7,7 +7,7 @@ from helpers import replayed, row_tiles
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
-from pycudakit.fusing import host_replay
+from pycudakit.fusing import autotuning, host_replay
 from pycudakit.fusing.memory.residency import ResidencyScope
 
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
@@ -22,10 +22,14 @@ _REPLAYED = ["replayed"] if "cpu" in _ENGINES else []
 @pytest.fixture(params=[*_ENGINES, *thorough(*_DEVICE_IMPLS, *_REPLAYED, "auto")], scope="session")
 def engine(request):
     """Set and return the engine of the test's calls; test_engine_choice.py tests `auto` in each run."""
-    if request.param not in ("device_impls", "replayed"):
+    if request.param not in ("auto", "device_impls", "replayed"):
         yield request.param
         return
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "auto":  # whose first calls would run in NumPy
+            patch.setattr(autotuning, "_FIRST_IN_NUMPY", 0)
+            yield request.param
+            return
         if request.param == "replayed":
             replayed.install(patch)
         else:
@@ -34,6 +38,7 @@ def engine(request):
 
 
 _SIGNATURE_OF, _IS_OPEN = host_replay.signature_of, ResidencyScope.is_open
+_FIRST_IN_NUMPY = autotuning._FIRST_IN_NUMPY
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +48,7 @@ def _is_of_no_engine(request):
         if "engine" not in request.fixturenames:
             patch.setattr(host_replay, "signature_of", _SIGNATURE_OF)
             patch.setattr(ResidencyScope, "is_open", _IS_OPEN)
+            patch.setattr(autotuning, "_FIRST_IN_NUMPY", _FIRST_IN_NUMPY)
         yield
 
 

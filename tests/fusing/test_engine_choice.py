@@ -360,6 +360,30 @@ def test_the_first_long_replays_on_a_gpu_are_not_counted():
         assert (best.engine, calls) == ("cuda", 2 + not_counted)
 
 
+def test_numpy_is_left_if_no_engine_is():
+    autotuner = tuning.Autotuner({}, ["cpu"])
+    assert autotuner.exclude("cpu") is None
+    best = None
+    while best is None:
+        assert autotuner.next_engine({}) == "numpy"
+        best = autotuner.record_time("numpy", 50e-3)
+    assert best.engine == "numpy"
+
+
+def test_a_late_capture_of_the_only_engine(measured, monkeypatch):
+    """`auto` had estimated that the CPU engine is fastest by far."""
+    monkeypatch.setattr(tuning, "_CONCLUSIVE_RATIO", 0)
+    monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 0)
+    function = pk.fuse(smoothed)
+    want = smoothed(np.linspace(0, 1, 20_000), 0.1, 50)
+    with pk.engine("auto"):
+        for _ in range(2 * CALLS):
+            np.testing.assert_allclose(function(np.linspace(0, 1, 20_000), 0.1, 50), want, rtol=1e-12)
+    assert function._traced.plans.late == 1
+    assert pk.last_call().engine == "numpy"
+
+
 def test_a_slow_gpu_is_not_waited_for():
     autotuner = tuning.Autotuner({}, ["cpu", "cuda"], has_graph=True)
     chosen, best = [], None

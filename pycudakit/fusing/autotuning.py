@@ -35,7 +35,8 @@ _MAX_KEYS = 256
 # as NumPy takes for so many; and how long a loop takes in NumPy is known only after a call.
 _FIRST_IN_NUMPY = 1 << 19
 _REASON_FIRST = "auto: the first call runs in NumPy, which tells whether tracing pays"
-_SLOW_SECONDS = 5e-3  # of one call in NumPy, after which the next is traced
+# Seconds of one call in NumPy, after which the next one is captured: of small arrays, and of larger ones.
+_SLOW_SECONDS, _SLOW_SECONDS_OF_FIRST = 5e-3, 2e-3
 _TRIAL_SECONDS = 20e-3  # of all calls in NumPy, after which one is traced, which takes about as long
 _REPLAY_SECONDS = 30e-6  # no replay is much faster than a call in NumPy of this length
 _SHORT_CALLS = 64  # one in so many shorter calls in NumPy is timed: with other numbers, they may take longer
@@ -246,7 +247,7 @@ class AutotunedFunction:
         began = time.thread_time()
         result = self._traced.run_by_numpy(args, kwargs, _REASON_FIRST)
         seconds = time.thread_time() - began
-        self.best[key] = seconds if seconds > _SLOW_SECONDS else _FirstCall()
+        self.best[key] = seconds if seconds > _SLOW_SECONDS_OF_FIRST else _FirstCall()
         return result
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any, reason: Reason) -> Any:

@@ -117,7 +117,7 @@ def smoothed(x, weight, steps):
 
 def test_the_first_call_runs_in_numpy(monkeypatch):
     """It tells how long NumPy takes. If that is long, the next call is captured, and later ones replayed."""
-    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
     monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 10_000)
     function, reasons = pk.fuse(smoothed), []
     x = np.random.default_rng(1).random(20_000)
@@ -133,7 +133,7 @@ def test_the_first_call_runs_in_numpy(monkeypatch):
 
 def test_a_slow_capture_is_given_up(monkeypatch):
     """NumPy runs the rest of the call, and later ones: tracing takes as long in each."""
-    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
     monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
     monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 1)
     function = pk.fuse(smoothed)
@@ -147,7 +147,7 @@ def test_a_slow_capture_is_given_up(monkeypatch):
 
 def test_a_call_that_cannot_be_replayed_is_traced_for_a_short_time(monkeypatch):
     """Then NumPy runs the rest: a trace of single elements takes far longer."""
-    monkeypatch.setattr(autotuning, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
     monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 1e-3)
 
     @pk.fuse

@@ -15,7 +15,7 @@ from pycudakit._interop.pandas_objects import (
     values_of,
     warn_of_alignment,
 )
-from pycudakit._interop.pandas_operands import COMPARISONS, LOGICAL, OPERATORS, as_operand, is_as_numpy
+from pycudakit._interop.pandas_operands import COMPARISONS, OPERATORS, is_as_numpy, numbers_for
 from pycudakit._native.dtypes import CODES, Array
 
 MIN_ROWS = 4096  # pandas computes columns of different types that are not longer
@@ -78,11 +78,4 @@ def _operands(other: Any, frame: Any, own: Sequence[Array], name: str) -> list[A
         return None if row is None or own[0].ndim == 1 else [row[:, None]]
     if kind is np.ndarray:
         return [other.T] if other.shape == frame.shape and other.dtype in CODES else None
-    if name not in OPERATORS:  # pandas converts numbers to arrays
-        return [np.asarray(other)[()]] * len(own) if kind in (bool, int, float) else None
-    if kind is bool:
-        return [other] * len(own) if name in LOGICAL else None
-    if kind is int or kind is float:
-        return [other] * len(own)
-    numbers = [as_operand(other, each.dtype, name) for each in own]
-    return None if any(number is None for number in numbers) else numbers
+    return numbers_for(other, [each.dtype for each in own], name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,19 @@ def as_operand(number: Any, dtype: DType, name: str) -> Any:
     value = number.item()
     is_same = np.result_type(dtype, number.dtype) == np.result_type(dtype, type(value)(0))
     return value if is_same else None
+
+
+def numbers_for(value: Any, dtypes: Sequence[DType], name: str) -> list[Any] | None:
+    """Return a number as the other operand for arrays of these types; None if pandas must compute."""
+    kind = type(value)
+    if name not in OPERATORS:  # pandas converts numbers to arrays
+        return [np.asarray(value)[()]] * len(dtypes) if kind in (bool, int, float) else None
+    if kind is bool:
+        return [value] * len(dtypes) if name in LOGICAL else None
+    if kind is int or kind is float:
+        return [value] * len(dtypes)
+    numbers = [as_operand(value, dtype, name) for dtype in dtypes]
+    return None if any(number is None for number in numbers) else numbers
 
 
 def is_as_numpy(name: str, dtype: DType, operand: Any, swapped: bool) -> bool:

@@ -21,7 +21,7 @@ from pycudakit._interop.pandas_objects import (
     pandas_kind,
     values_of,
 )
-from pycudakit._interop.pandas_operands import COMPARISONS, LOGICAL, OPERATORS, as_operand, is_as_numpy
+from pycudakit._interop.pandas_operands import COMPARISONS, OPERATORS, is_as_numpy, numbers_for
 from pycudakit._native.dtypes import CODES
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.memory.pandas_tracer import (
@@ -31,11 +31,9 @@ from pycudakit.fusing.memory.pandas_tracer import (
     resolved_in,
 )
 from pycudakit.fusing.memory.series_tracer import (
-    BINARY_OPERATORS,
-    COMPARISON_OPERATORS,
-    SIGN_OPERATORS,
     SIGNS,
     SeriesTracer,
+    add_operators,
     is_series,
 )
 from pycudakit.fusing.memory.tracer import Tracer
@@ -244,17 +242,9 @@ class FrameTracer(PandasTracer):
             return [other.T] if other.shape == self.shape and other.owning_trace is trace else None
         if kind is np.ndarray and other.ndim:
             return [other.T] if other.shape == self.shape and other.dtype in CODES else None
-        if name not in OPERATORS:  # pandas converts numbers to arrays
-            return [np.asarray(other)[()]] * len(own) if kind in (bool, int, float) else None
-        if kind is bool:
-            return [other] * len(own) if name in LOGICAL else None
-        if kind is int or kind is float:
-            return [other] * len(own)
-        if kind in (Tracer, np.ndarray) or issubclass(kind, np.generic):
-            number = np.asarray(trace.resolved(other))[()]
-            numbers = [as_operand(number, each.dtype, name) for each in own]
-            return None if any(each is None for each in numbers) else numbers
-        return None
+        if kind in (Tracer, np.ndarray) and name in OPERATORS:  # a number
+            other = np.asarray(trace.resolved(other))[()]
+        return numbers_for(other, [each.dtype for each in own], name)
 
     def _has_labels_of(self, other: Any, name: str) -> bool:
         if other is self:
@@ -353,10 +343,10 @@ def traced_pandas(trace: Any, value: Any, is_argument: bool = False) -> Any:
     return ObjectTracer(trace, value) if kind else value
 
 
-def _in_place(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _in_place(ufunc: Any, python: Any) -> Callable[..., Any]:
     def method(self: PandasTracer, other: Any) -> Any:
         own = self.resolved()
-        result = self.by_pandas(f"{name} of pandas", function, (self, other), {})
+        result = self.by_pandas(f"{ufunc.__name__} of pandas", python, (self, other), {})
         return self if resolved_in(result) is own else result
 
     return method
@@ -369,19 +359,5 @@ def _binary(ufunc: Any, python: Any, swapped: bool = False) -> Callable[[FrameTr
     return operate
 
 
-def _unary(ufunc: Any, python: Any) -> Callable[[FrameTracer], Any]:
-    def operate(self: FrameTracer) -> Any:
-        return self.unary(ufunc, python)
-
-    return operate
-
-
-for _name, (_ufunc, _python, _iop) in BINARY_OPERATORS.items():
-    setattr(FrameTracer, f"__{_name}__", _binary(_ufunc, _python))
-    setattr(FrameTracer, f"__r{_name}__", _binary(_ufunc, _python, swapped=True))
-    setattr(FrameTracer, f"__i{_name}__", _in_place(_name, _iop))
-for _name, (_ufunc, _compare) in COMPARISON_OPERATORS.items():
-    setattr(FrameTracer, f"__{_name}__", _binary(_ufunc, _compare))
-for _name, (_ufunc, _sign) in SIGN_OPERATORS.items():
-    setattr(FrameTracer, f"__{_name}__", _unary(_ufunc, _sign))
+add_operators(FrameTracer, _binary, _in_place)
 add_special_methods(FrameTracer)

@@ -330,7 +330,7 @@ _BINARY = frozenset(
 )
 SIGNS = frozenset({np.absolute, np.negative, np.positive})
 
-BINARY_OPERATORS: dict[str, tuple[Any, Any, Any]] = {
+_BINARY_OPERATORS: dict[str, tuple[Any, Any, Any]] = {
     "add": (np.add, operator.add, operator.iadd),
     "sub": (np.subtract, operator.sub, operator.isub),
     "mul": (np.multiply, operator.mul, operator.imul),
@@ -342,7 +342,7 @@ BINARY_OPERATORS: dict[str, tuple[Any, Any, Any]] = {
     "or": (np.bitwise_or, operator.or_, operator.ior),
     "xor": (np.bitwise_xor, operator.xor, operator.ixor),
 }
-COMPARISON_OPERATORS: dict[str, tuple[Any, Any]] = {
+_COMPARISON_OPERATORS: dict[str, tuple[Any, Any]] = {
     "lt": (np.less, operator.lt),
     "le": (np.less_equal, operator.le),
     "gt": (np.greater, operator.gt),
@@ -350,7 +350,7 @@ COMPARISON_OPERATORS: dict[str, tuple[Any, Any]] = {
     "eq": (np.equal, operator.eq),
     "ne": (np.not_equal, operator.ne),
 }
-SIGN_OPERATORS: dict[str, tuple[Any, Any]] = {
+_SIGN_OPERATORS: dict[str, tuple[Any, Any]] = {
     "neg": (np.negative, operator.neg),
     "pos": (np.positive, operator.pos),
     "abs": (np.absolute, operator.abs),
@@ -374,19 +374,29 @@ def _in_place(ufunc: Any, python: Any) -> Callable[[SeriesTracer, Any], Any]:
     return operate
 
 
-def _unary(ufunc: Any, python: Any) -> Callable[[SeriesTracer], Any]:
-    def operate(self: SeriesTracer) -> Any:
+def _unary(ufunc: Any, python: Any) -> Callable[[Any], Any]:
+    def operate(self: Any) -> Any:
         return self.unary(ufunc, python)
 
     return operate
 
 
-for _name, (_ufunc, _python, _iop) in BINARY_OPERATORS.items():
-    setattr(SeriesTracer, f"__{_name}__", _binary(_ufunc, _python))
-    setattr(SeriesTracer, f"__r{_name}__", _binary(_ufunc, _python, swapped=True))
-    setattr(SeriesTracer, f"__i{_name}__", _in_place(_ufunc, _iop))
-for _name, (_ufunc, _compare) in COMPARISON_OPERATORS.items():
-    setattr(SeriesTracer, f"__{_name}__", _binary(_ufunc, _compare))
-for _name, (_ufunc, _sign) in SIGN_OPERATORS.items():
-    setattr(SeriesTracer, f"__{_name}__", _unary(_ufunc, _sign))
+def add_operators(
+    kind: type, binary: Callable[..., Callable[..., Any]], in_place: Callable[..., Callable[..., Any]]
+) -> None:
+    """Add Python's operators to a tracer of pandas' objects.
+
+    `binary` and `in_place` make the method for a ufunc and Python's function.
+    """
+    for name, (ufunc, python, in_place_python) in _BINARY_OPERATORS.items():
+        setattr(kind, f"__{name}__", binary(ufunc, python))
+        setattr(kind, f"__r{name}__", binary(ufunc, python, swapped=True))
+        setattr(kind, f"__i{name}__", in_place(ufunc, in_place_python))
+    for name, (ufunc, python) in _COMPARISON_OPERATORS.items():
+        setattr(kind, f"__{name}__", binary(ufunc, python))
+    for name, (ufunc, python) in _SIGN_OPERATORS.items():
+        setattr(kind, f"__{name}__", _unary(ufunc, python))
+
+
+add_operators(SeriesTracer, _binary, _in_place)
 add_special_methods(SeriesTracer)

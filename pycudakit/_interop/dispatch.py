@@ -180,9 +180,8 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
 def _on_pandas(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    pandas_functions: Any = importlib.import_module(
-        "pycudakit._interop.pandas_functions"
-    )  # few programs need it
+    # Few programs need it.
+    pandas_functions: Any = importlib.import_module("pycudakit._interop.pandas_functions")
     return pandas_functions.call_by_values(name, function, args, kwargs)
 
 

@@ -303,11 +303,6 @@ def as_one_call(name: str, compute: Callable[[], T]) -> T:
     return result
 
 
-def unlogged(compute: Callable[[], T]) -> T:
-    """Return the result of a function, whose calls are not logged."""
-    return collect_calls(compute)[0]
-
-
 def log_composite_call(name: str, parts: Sequence[CallRecord], seconds: float | None = None) -> None:
     """Record one call that consists of others; its duration is theirs if `seconds` is None."""
     log_call(_CompositeCall(name, list(parts), seconds))

@@ -115,6 +115,17 @@ def smoothed(x, weight, steps):
     return x
 
 
+def check_given_up_once(calls):
+    """Check the results of so many calls, of which one capture is late, and the last one runs in NumPy."""
+    function = pk.fuse(smoothed)
+    want = smoothed(np.linspace(0, 1, 20_000), 0.1, 50)
+    with pk.engine("auto"):
+        for _ in range(calls):
+            np.testing.assert_allclose(function(np.linspace(0, 1, 20_000), 0.1, 50), want, rtol=1e-12)
+    assert function._traced.plans.late == 1
+    assert pk.last_call().engine == "numpy"
+
+
 def test_the_first_call_runs_in_numpy(monkeypatch):
     """It tells how long NumPy takes. If that is long, the next call is captured, and later ones replayed."""
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
@@ -136,13 +147,7 @@ def test_a_slow_capture_is_given_up(monkeypatch):
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
     monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
     monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 1)
-    function = pk.fuse(smoothed)
-    want = smoothed(np.linspace(0, 1, 20_000), 0.1, 50)
-    with pk.engine("auto"):
-        for _ in range(CALLS):
-            np.testing.assert_allclose(function(np.linspace(0, 1, 20_000), 0.1, 50), want, rtol=1e-12)
-    assert function._traced.plans.late == 1
-    assert pk.last_call().engine == "numpy"
+    check_given_up_once(CALLS)
 
 
 def test_a_call_that_cannot_be_replayed_is_traced_for_a_short_time(monkeypatch):
@@ -375,13 +380,7 @@ def test_a_late_capture_of_the_only_engine(measured, monkeypatch):
     monkeypatch.setattr(tuning, "_CONCLUSIVE_RATIO", 0)
     monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
     monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 0)
-    function = pk.fuse(smoothed)
-    want = smoothed(np.linspace(0, 1, 20_000), 0.1, 50)
-    with pk.engine("auto"):
-        for _ in range(2 * CALLS):
-            np.testing.assert_allclose(function(np.linspace(0, 1, 20_000), 0.1, 50), want, rtol=1e-12)
-    assert function._traced.plans.late == 1
-    assert pk.last_call().engine == "numpy"
+    check_given_up_once(2 * CALLS)
 
 
 def test_a_slow_gpu_is_not_waited_for():

@@ -88,24 +88,31 @@ def is_copied_by_engine(view: Array) -> bool:
     return context.current_engine() != "numpy"
 
 
-def _copy_strided(values: Array, target: Array) -> None:
-    run_preferring(_PREFER_CPU, copy_into, _CONTIGUOUS, values, target)
+def _copy_strided(values: Array, target: Array, is_logged: bool) -> None:
+    copy = functools.partial(run_preferring, _PREFER_CPU, copy_into, _CONTIGUOUS, values, target)
+    if is_logged:
+        copy()
+    else:
+        native_call.collect_calls(copy)
 
 
-def in_c_order(view: Array, dtype: DType) -> Array:
-    """Return an array as an aligned one in C order, of an equal dtype in native byte order."""
+def in_c_order(view: Array, dtype: DType, is_logged: bool = False) -> Array:
+    """Return an array as an aligned one in C order, of an equal dtype in native byte order.
+
+    A copy by the engine may be a part of a call that logs its own parts.
+    """
     if not is_copied_by_engine(view):
         copied: Array = np.require(view, dtype, ["C", "A"])
         return copied if copied.shape == view.shape else copied.reshape(view.shape)  # of no dimensions
     out = allocator.empty(view.shape, dtype)
-    _copy_strided(view, out)
+    _copy_strided(view, out, is_logged)
     return out
 
 
-def copy_to(target: Array, values: Array) -> Array:
+def copy_to(target: Array, values: Array, is_logged: bool = False) -> Array:
     """Copy values to an array of their shape, which may have another order, and return it."""
     if is_copied_by_engine(values) and target.dtype.isnative:
-        _copy_strided(values, target)
+        _copy_strided(values, target, is_logged)
     else:
         target[...] = values
     return target

@@ -56,8 +56,7 @@ class OrderStatisticRequest:
         else:
             flat = np.moveaxis(self.a, self.kept_axes, range(len(self.kept_axes)))
         native = self.a.dtype.newbyteorder("=")
-        rows = native_call.unlogged(lambda: in_c_order(flat, native))
-        return rows.reshape(self.rows, self.columns)
+        return in_c_order(flat, native).reshape(self.rows, self.columns)
 
     def is_dense(self) -> bool:
         """Return True if `dense` needs no copy."""

@@ -139,7 +139,7 @@ def _doublings(array: Array, axis: Any) -> float:
 def as_keys(array: Array) -> tuple[str, Array]:
     """Return the ABI's name of a type, and the array as dense keys of it."""
     native = array.dtype.newbyteorder("=")
-    dense = native_call.unlogged(lambda: in_c_order(array, native))
+    dense = in_c_order(array, native)
     if native.kind == "b":
         return "u8", dense.view(np.uint8)
     name = f"{native.kind}{8 * native.itemsize}"
@@ -183,11 +183,11 @@ def by_rows(
     """
 
     def call() -> Array:
-        rows = in_c_order(np.moveaxis(array, axis, -1), array.dtype.newbyteorder("="))
+        rows = in_c_order(np.moveaxis(array, axis, -1), array.dtype.newbyteorder("="), is_logged=True)
         result = np.moveaxis(compute(rows), -1, axis)
         if returns_indices or (array.dtype.isnative and array.flags.c_contiguous):
-            return copy_to(allocator.empty(result.shape, result.dtype), result)
-        return copy_to(np.empty_like(array), result)
+            return copy_to(allocator.empty(result.shape, result.dtype), result, is_logged=True)
+        return copy_to(np.empty_like(array), result, is_logged=True)
 
     return native_call.as_one_call(name, call)
 
@@ -208,7 +208,7 @@ def sorted_along(choice: EngineChoice, array: Array, axis: Any) -> Array:
     same_layout = array.strides == result.strides or (array.flags.c_contiguous and result.flags.c_contiguous)
     if array.dtype.isnative and (same_layout or array.ndim == 1):
         return result
-    return native_call.unlogged(lambda: copy_to(np.empty_like(array), result))
+    return copy_to(np.empty_like(array), result)
 
 
 def argsort_along(
@@ -222,8 +222,7 @@ def argsort_along(
     arguments = keys, order, rows, columns, kept, int(descending)
     native_call.run(choice, f"pk_argsort_{name}", *arguments, size=keys.size)
     indices = operands.last_axis_to(order, axis)
-    in_order = native_call.unlogged(lambda: in_c_order(indices, indices.dtype))
-    return in_order.astype(np.intp, copy=False)
+    return in_c_order(indices, indices.dtype).astype(np.intp, copy=False)
 
 
 def plan_partition(name: str, array: Array | None, down: int | None = None) -> EngineChoice:

@@ -58,6 +58,7 @@ class FrameTracer(PandasTracer):
 
     __slots__ = ("_arrays", "_columns", "_frame", "_index", "_is_exposed", "_pending", "_stored")
     own_attributes: ClassVar = PandasTracer.own_attributes.union(__slots__)
+    _results_are_copies: ClassVar = True
 
     def __init__(
         self,
@@ -186,17 +187,6 @@ class FrameTracer(PandasTracer):
         return self._arrays
 
     # ---- Operations ----------------------------------------------------------------------------------
-
-    def operate(
-        self, ufunc: Any, python: Callable[[Any, Any], Any], other: Any, swapped: bool = False
-    ) -> Any:
-        """Record a binary operator, or leave it to pandas."""
-        trace = self.owning_trace
-        result = self._recorded(ufunc, other, swapped)
-        if result is NotImplemented:
-            operands = (other, self) if swapped else (self, other)
-            return self.by_pandas(f"{ufunc.__name__} of pandas", python, operands, {}, is_read=True)
-        return result if trace.analysis is None else trace.returned(result)
 
     def _recorded(self, ufunc: Any, other: Any, swapped: bool) -> Any:
         trace, name = self.owning_trace, ufunc.__name__

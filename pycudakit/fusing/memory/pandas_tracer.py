@@ -28,6 +28,7 @@ class PandasTracer(LazyPandas):
 
     __slots__ = ("__weakref__", "_life", "_own_class", "owning_trace")
     own_attributes: ClassVar = frozenset(__slots__)  # of the tracer, not of the object
+    _results_are_copies: ClassVar = False  # of operators that pandas computes: they only read the operands
     __array_priority__ = 2000.0
     __pandas_priority__ = 1_000_000  # operators of pandas' objects leave the operation to the tracer
 
@@ -66,6 +67,21 @@ class PandasTracer(LazyPandas):
         If the objects are only read (`is_read`), deferred operations stay deferred.
         """
         return call_by_pandas(self.owning_trace, name, function, arguments, keywords, is_read)
+
+    def operate(
+        self, ufunc: Any, python: Callable[[Any, Any], Any], other: Any, swapped: bool = False
+    ) -> Any:
+        """Record a binary operator, or leave it to pandas."""
+        trace = self.owning_trace
+        result = self._recorded(ufunc, other, swapped)
+        if result is NotImplemented:
+            operands, is_read = (other, self) if swapped else (self, other), self._results_are_copies
+            return self.by_pandas(f"{ufunc.__name__} of pandas", python, operands, {}, is_read)
+        return result if trace.analysis is None else trace.returned(result)
+
+    def _recorded(self, ufunc: Any, other: Any, swapped: bool) -> Any:  # noqa: ARG002
+        """Return the tracer of an operator's result; NotImplemented if pandas must compute it."""
+        return NotImplemented
 
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute of the object; its methods get objects of pandas'."""

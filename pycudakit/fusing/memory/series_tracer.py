@@ -154,17 +154,6 @@ class SeriesTracer(PandasTracer):
 
     # ---- Operations ----------------------------------------------------------------------------------
 
-    def operate(
-        self, ufunc: Any, python: Callable[[Any, Any], Any], other: Any, swapped: bool = False
-    ) -> Any:
-        """Record a binary operator, or leave it to pandas."""
-        trace = self.owning_trace
-        result = self._recorded(ufunc, other, swapped)
-        if result is NotImplemented:
-            operands = (other, self) if swapped else (self, other)
-            return self.by_pandas(f"{ufunc.__name__} of pandas", python, operands, {})
-        return result if trace.analysis is None else trace.returned(result)
-
     def _recorded(self, ufunc: Any, other: Any, swapped: bool) -> Any:
         trace, name = self.owning_trace, ufunc.__name__
         if trace.has_stopped_deferring or trace.fall_back_if_slow():

@@ -76,8 +76,7 @@ class TracedValues:
     @property
     def capture(self) -> Capture | None:
         """The capture of the call, unless it has given up."""
-        capture = self.executor.begun_capture
-        return capture if capture is not None and capture.is_valid else None
+        return self.executor.capture
 
     # ---- Tracers -----------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     guards = getattr(function, "guards", None)  # of a fused function
     if guards is None and not _is_module_of_functions(getattr(function, "__module__", "")):
         return None
-    if guards is not None and guards.sets_errors:
+    if guards is not None and (guards.sets_errors or guards.memory):
         return None
     arrays: list[Any] = []
     seen: list[Any] = []

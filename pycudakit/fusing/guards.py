@@ -1,26 +1,31 @@
 """Purity analysis from bytecode, and guards on free variables.
 
 A fused function can be replayed if its bytecode has no side effects and its globals, closure cells and
-defaults are constants, modules and functions that are known, or other pure functions. The guards are the
-values of these free variables, and of the attributes of NumPy's modules that it reads, which a test may
-replace: a replay is valid as long as they are unchanged.
+defaults are constants, small arrays, modules and functions that are known, or other pure functions. The
+guards are the values of these free variables, and of the attributes of NumPy's modules that it reads, which a
+test may replace: a replay is valid as long as they are unchanged, and so are the elements of the arrays.
 """
 
 from __future__ import annotations
 
 import builtins
+import hashlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import attrgetter, is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pycudakit._native.abi import address_of
+from pycudakit._native.dtypes import CODES, Array
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.known_calls import module_of
 from pycudakit.fusing.execute.capture import key_of_constant
+from pycudakit.fusing.memory.buffer import owner_of
 
+MAX_ARRAY_BYTES = 32 << 10  # bytes of an array, and of those that it is a view of; a trace copies such arrays
 MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
 _NUMPY = ("numpy", "math")
@@ -47,6 +52,15 @@ class ImpureError(Exception):
     """A function may have side effects, or its free variables may be mutable."""
 
 
+class GuardedMemory(NamedTuple):
+    """The memory of a global array, or of the one that it is a view of."""
+
+    begin: int
+    end: int
+    content: bytes
+    digest: bytes
+
+
 class Guards:
     """Guards of one pure function: the values of its free variables, as a hashable key.
 
@@ -59,6 +73,8 @@ class Guards:
     ----------
     sets_errors
         Whether it sets NumPy's error handling: calls with other settings have other keys.
+    memory
+        The memory of the arrays among the free variables.
 
     Raises
     ------
@@ -74,6 +90,8 @@ class Guards:
         self._first_attributes: dict[int, Any] = {}  # by id: they stand for themselves in a key
         self.sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
+        # Of the arrays among the last values, by the id of the array that owns it.
+        self.memory: dict[int, GuardedMemory] = {}
         self._add(function)
         for module, names in self._modules.items():
             read = partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
@@ -90,23 +108,42 @@ class Guards:
                 values += read()
         except (AttributeError, ValueError):  # it has been deleted: the body raises NumPy's or Python's error
             raise ImpureError from None
-        # The supported values are immutable: the same objects give the same key.
-        if len(values) != len(last_values) or not all(map(is_, values, last_values)):
-            values_key = tuple([self._key_of(value) for value in values])
+        # The other values are immutable: the same objects give the same key.
+        if self.memory or len(values) != len(last_values) or not all(map(is_, values, last_values)):
+            memory: dict[int, GuardedMemory] = {}
+            values_key = tuple([self._key_of(value, memory) for value in values])
             self._last = values, values_key
+            self.memory = memory
         return (*values_key, *np.geterr().values()) if self.sets_errors else values_key
 
-    def _key_of(self, value: Any, depth: int = 0) -> Any:
+    def _key_of(self, value: Any, memory: dict[int, GuardedMemory], depth: int = 0) -> Any:
+        """Return the part of the key for a value; add the memory of arrays."""
         kind = type(value)
         if id(value) in self._first_attributes:
             return id(value)
         if kind is tuple and depth < MAX_DEPTH:
-            return kind, tuple([self._key_of(part, depth + 1) for part in value])
+            return kind, tuple([self._key_of(part, memory, depth + 1) for part in value])
+        if kind is np.ndarray:
+            return self._key_of_array(value, memory)
         if (key := key_of_constant(value)) is not None:
             return key
         if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):
             return value
         raise ImpureError
+
+    def _key_of_array(self, array: Array, memory: dict[int, GuardedMemory]) -> Any:
+        owner, dtype = owner_of(array), array.dtype
+        is_known = dtype in CODES and dtype.metadata is None and type(owner) is np.ndarray
+        if not is_known or not owner.flags.forc or owner.nbytes > MAX_ARRAY_BYTES:
+            raise ImpureError
+        begin, content = address_of(owner), owner.tobytes("A")
+        last = self.memory.get(id(owner))
+        if last is None or last.content != content or last.begin != begin:
+            digest = hashlib.blake2b(content, digest_size=16).digest()
+            last = GuardedMemory(begin, begin + len(content), content, digest)
+        memory[id(owner)] = last
+        layout = dtype.char, array.shape, array.strides, array.flags.num, address_of(array) - begin
+        return last.digest, layout
 
     def _add(self, callee: Any) -> None:
         """Add the free variables of a function, and those of the pure functions that it calls."""

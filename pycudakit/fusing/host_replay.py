@@ -159,6 +159,8 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     has_operands = len(bounds) > len(scalars) or operands.generators
     if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
+    # The elements of global arrays are constants of a plan, which an argument must not change.
+    bounds += [(each.begin, each.end) for each in guards.memory.values()]
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)

@@ -32,7 +32,7 @@ from pycudakit.fusing.bytecode.analysis import Analysis
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
 from pycudakit.fusing.execute.capture import Capture, Scalar
 from pycudakit.fusing.function_analysis import analyse
-from pycudakit.fusing.guards import Guards, guards_of
+from pycudakit.fusing.guards import Guards, ImpureError, guards_of
 from pycudakit.fusing.host_replay import PlanCache, Signature
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.pytree import all_tracers, arrays_in, as_plain_array, device_arrays_in, tree_map
@@ -123,9 +123,25 @@ class TracedFunction:
         # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
         trace = (begin_trace or self._new_trace_to_capture)()
         trace.executor.begun_capture = capture
+        guard_values = None if self.guards is None else self.guards.evaluate()
         capture.sets_errors = self.guards is not None and self.guards.sets_errors
         with observe_entries(capture.on_native_call):
-            return self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
+            result = self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
+        if not self._has_guards(guard_values):  # it has written to a global array
+            capture.mark_not_replayable()
+        return result
+
+    def _has_risks(self, analysis: Analysis) -> bool:
+        """Return True unless a call that is captured reads no memory but that of arguments and guards."""
+        has_global_arrays = self.guards is not None and bool(self.guards.memory)
+        return analysis.has_risks and not (has_global_arrays and analysis.only_reads_arrays)
+
+    def _has_guards(self, values: tuple[Any, ...] | None) -> bool:
+        """Return True if the free variables have these values now."""
+        try:
+            return self.guards is None or self.guards.evaluate() == values
+        except ImpureError:
+            return False
 
     def run(
         self,
@@ -198,7 +214,7 @@ class TracedFunction:
         if trace.executor.begun_capture is not None and trace.executor.begun_capture.scalars:
             args, kwargs = self._with_scalar_operands(trace, trace.executor.begun_capture, args, kwargs)
         listener = trace.buffers.scope.listener
-        if trace.analysis is not None and trace.analysis.has_risks:
+        if trace.analysis is not None and self._has_risks(trace.analysis):
             trace.mark_not_replayable()
             if listener is not None:
                 listener.mark_not_replayable()

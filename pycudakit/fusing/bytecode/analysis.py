@@ -41,6 +41,9 @@ class Risk(NamedTuple):
     reason: str
 
 
+READS_ARRAY = "reads an array that is not an argument"  # the end of the reason of such a risk
+
+
 class Analysis:
     """The analysis of a function for calls whose arguments have the same abstract types (kinds).
 
@@ -154,6 +157,11 @@ class Analysis:
     def has_risks(self) -> bool:
         """Whether there is a risky instruction, or might be."""
         return bool(self.risks or self.unanalysed)
+
+    @property
+    def only_reads_arrays(self) -> bool:
+        """Whether the risky instructions do no more than to read arrays that are not arguments."""
+        return not self.unanalysed and all(risk.reason.endswith(READS_ARRAY) for risk in self.risks)
 
     def described(self) -> tuple[str, ...]:
         """Return a text for each line with a risky instruction, or one that says why there is no analysis."""

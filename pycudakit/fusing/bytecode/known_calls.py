@@ -96,7 +96,10 @@ _WITH_OTHER_EFFECTS = frozenset(
     savez_compressed savetxt""".split()  # noqa: SIM905
 )
 _UFUNC_METHODS = frozenset({"reduce", "accumulate", "outer", "reduceat", "at"})
-_FRESH_MODULES = ("numpy.linalg", "numpy.fft", "numpy.random", "numpy.polynomial", f"{_OURS}.linalg")
+_FRESH_MODULES = tuple(
+    [f"numpy.{name}" for name in ("linalg", "fft", "random", "polynomial")]
+    + [f"{_OURS}.{name}" for name in ("linalg", "image")]
+)
 
 # Attributes of arrays. A method that is in no list may return a view of the memory.
 PLAIN_ATTRIBUTES = frozenset("shape dtype size ndim itemsize nbytes strides flags".split())  # noqa: SIM905
@@ -224,6 +227,7 @@ def call_known(
     if package == _OURS and isinstance(function, FunctionType):
         if name in ("engine", "set_engine", "profile", "fuse"):
             return None
+        module = function.__module__  # that of the function inside a decorator's
         return _call_numpy(name, module, values, arguments, keywords, heap, is_dispatched=False)
     if is_kernel(function):  # the trace sees its arguments
         return _result(VALUE, values, heap, name or "a kernel")

@@ -39,6 +39,7 @@ _MAX_BYTES, _MAX_BYTES_OF_REQUEST, _MAX_BYTES_KEPT = 64 << 20, 256 << 10, 1 << 3
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 _SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
 _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
+_BITS = struct.Struct("<Q").unpack
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
 # Under `auto`, a call of small arrays with so many segments needs so many requests for each, on average.
 _MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
@@ -70,7 +71,9 @@ def key_of_constant(value: Any) -> Any:
 _ALL_FLAGS = abi.FPE_DIVIDE_BY_ZERO | abi.FPE_OVERFLOW | abi.FPE_INVALID
 # Entries that take the addresses of arrays, of which the last is the result; and those of each type.
 _OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted", "pk_matmul"})
-_OF_POINTERS = _OF_TYPES | {"pk_take"}
+_OF_POINTERS = _OF_TYPES | {"pk_take", "pk_interp"}
+# Those that take an operand table, of which the last is the result, and then a shape.
+_OF_TABLES = frozenset({"pk_scan", "pk_gray", "pk_resize", "pk_filter"})
 _TYPE_BITS = 0xFFFFFFFF  # of the word that has the type and the flags of an operand
 _TYPE_CODES = {
     suffix: CODES[np.dtype(np.float16 if suffix == "f16" else dtype)] for suffix, dtype in abi.SORTED.items()
@@ -371,16 +374,24 @@ class Capture:
             ]
         )
         (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
-        is_scan = name == "pk_scan"
-        sizes: Any = arguments[3] if is_scan else entry.shape[: entry.dimensions.value]
+        is_of_table = name in _OF_TABLES
+        sizes: Any = _shape_behind(arguments, table) if is_of_table else entry.shape[: entry.dimensions.value]
         request = Request(name, arguments, table, {}, function, tuple(sizes.tolist()), {}, set())
         if name == "pk_evaluate" and 0 in request.shape:  # it reads and writes nothing
             return
-        if is_scan:
-            memories = self._find_arrays(request, [request.shape] * len(table))
+        if is_of_table:
+            memories = self._find_arrays(request, self._shapes_of(request))
         else:
             memories = self._find_operands(request, entry)
         self._append(request, memories)
+
+    def _shapes_of(self, request: Request) -> list[tuple[int, ...]]:
+        """Return the shapes of the operands of a table."""
+        shapes = [request.shape] * len(request.table)
+        if request.entry in ("pk_gray", "pk_resize"):
+            begin = int(request.table["address"][-1])
+            shapes[-1] = self._memory_containing(begin, begin + 1).owner.shape
+        return shapes
 
     def add_product(self, product: Product, arrays: Sequence[Array]) -> None:
         """Add a call of a loop of `matmul`; the last array is the result."""
@@ -491,6 +502,13 @@ def _words_of(table: Array) -> Array:
     return table.view(np.int64).reshape(len(table), -1)
 
 
+def _shape_behind(arguments: Sequence[Any], table: Array) -> Array:
+    """Return the shape among an entry's arguments, which is the array after the table."""
+    at = next(index for index, each in enumerate(arguments) if each is table)
+    shape: Array = arguments[at + 1]
+    return shape
+
+
 def _table_of(arrays: Sequence[Array]) -> Array:
     """Return the operand table of arrays."""
     table = np.zeros(len(arrays), abi.OPERAND)
@@ -519,13 +537,18 @@ def _request_of_pointers(
     pointers = tuple([i for i, each in enumerate(arguments) if type(each) is np.ndarray and i not in tables])
     arrays = [arguments[i] for i in pointers]
     words = [
-        0 if i in pointers else tables[i] if i in tables else int(getattr(each, "value", each))
+        0 if i in pointers else tables[i] if i in tables else _word(getattr(each, "value", each))
         for i, each in enumerate(arguments)
     ]
     request = Request(
         base, tuple(words), _table_of(arrays), {}, function, arrays[-1].shape, {}, set(), pointers
     )
     return request, [array.shape for array in arrays]
+
+
+def _word(value: Any) -> int:
+    """Return an integer, or the bits of a float."""
+    return _BITS(_AS_BYTES(value))[0] if type(value) is float else int(value)
 
 
 def _result_rows(request: Request) -> range:

@@ -55,7 +55,7 @@ class Memory:
 
     def has_written(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
         """Return True if it is a constant, or earlier requests have written all of an operand."""
-        if self.is_constant or self._has_range(*operand_bounds(address, shape, strides, item)):
+        if self.is_constant or 0 in shape or self._has_range(*operand_bounds(address, shape, strides, item)):
             return True
         return bool(self._part(address, shape, strides, item).all())
 

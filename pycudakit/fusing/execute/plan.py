@@ -45,6 +45,10 @@ ENTRIES = {
     "pk_argsort": abi.REQUEST_ARGSORT,
     "pk_searchsorted": abi.REQUEST_SEARCHSORTED,
     "pk_matmul": abi.REQUEST_MATMUL,
+    "pk_interp": abi.REQUEST_INTERP,
+    "pk_gray": abi.REQUEST_GRAY,
+    "pk_resize": abi.REQUEST_RESIZE,
+    "pk_filter": abi.REQUEST_FILTER,
 }
 
 

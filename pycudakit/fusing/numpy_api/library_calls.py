@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._native.dtypes import Array, DType
+from pycudakit._native.dtypes import CODES, FLOAT64, Array, DType
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
@@ -92,7 +92,8 @@ def call_with_arrays(trace: Trace, function: Any, arguments: Any, keywords: dict
         if result is not NotImplemented:
             return result
     if function.__module__.startswith(_IMAGE):
-        return trace.on_device(function, arguments, keywords)
+        captured = _captured_image(trace, function, arguments, keywords)
+        return trace.on_device(function, arguments, keywords) if captured is None else captured
     return trace.on_host(function, arguments, keywords, may_write="out" in keywords)
 
 
@@ -103,6 +104,7 @@ def _count(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]
         return
     sizes = [tracer.size for tracer in iter_tracers((arguments, keywords))]
     is_planned = name in _CAPTURED or name in _CAPTURED_SCANS or name in _PRODUCTS
+    is_planned |= name in _CAPTURED_IMAGES and function.__module__.startswith(_IMAGE)
     trace.costs.called(max(sizes, default=0), runs_in_numpy=name in _PRODUCTS, has_plans_on_gpu=is_planned)
 
 
@@ -221,7 +223,7 @@ def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
 def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
     """Take elements by an array of indices in a call that is to be replayed; return None if it cannot be."""
     capture = trace.capture
-    pair, axis = [*_converted("take", arguments[:2])], arguments[2:]
+    pair, axis = [_factor(trace, each) for each in _converted("take", arguments[:2])], arguments[2:]
     if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
         return None
     if pair[1].ndim == 1 and not layout_stub(pair[1]).flags.c_contiguous:
@@ -251,7 +253,8 @@ def _captured_sort(trace: Trace, function: Any, arguments: Any, keywords: dict[s
 
 def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
     """Search a sorted array in a call that is to be replayed; return None if it cannot be."""
-    capture, (pair, rest) = trace.capture, (_converted("searchsorted", arguments[:2]), arguments[2:])
+    capture, rest = trace.capture, arguments[2:]
+    pair = _converted("searchsorted", [_factor(trace, each) for each in arguments[:2]])
     if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
         return None
     if not _needs_no_conversion("searchsorted", (*pair, *rest), keywords):
@@ -262,13 +265,68 @@ def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict
     return captured_call(trace, capture, function, arrays, rest, keywords)
 
 
+def _captured_interp(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Interpolate between constant points in a call that is to be replayed; return None if it cannot be."""
+    capture, (x, *rest) = trace.capture, arguments
+    if capture is None or len(rest) < 2 or not _needs_no_conversion("interp", arguments, keywords):
+        return None
+    points, others = rest[:2], (*rest[2:], *keywords.values())
+    if any(type(each) is Tracer for each in (*points, *others)):  # Python reads the points
+        return None
+    arrays = [_factor(trace, np.ascontiguousarray(each, FLOAT64)) for each in points]
+    if any(each is None for each in arrays):
+        return None
+    at = trace.materialize(x)
+    if not at.flags.c_contiguous:
+        return None
+    return captured_call(
+        trace, capture, function, [at, *map(trace.materialize, arrays)], others[: len(rest) - 2], keywords
+    )
+
+
+def _captured_digitize(
+    trace: Trace, _function: Any, arguments: Any, keywords: dict[str, Any]
+) -> Tracer | None:
+    """Search constant edges, as `numpy.digitize` does, in a call that is to be replayed."""
+    if trace.capture is None or len(arguments) != 2 or not keywords.keys() <= {"right"}:
+        return None
+    x, edges = arguments
+    is_right = keywords.get("right", False)
+    if type(is_right) is not bool or not has_elements(x) or type(edges) not in (np.ndarray, list, tuple):
+        return None
+    edges = np.asarray(edges)
+    if edges.ndim != 1 or edges.dtype not in CODES or not edges.size or not np.all(edges[1:] >= edges[:-1]):
+        return None
+    return trace.call(np.searchsorted, (edges, x), {"side": "left" if is_right else "right"})  # type: ignore[no-any-return]
+
+
+def _captured_image(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Call a function of `image` in a call that is to be replayed; return None if it cannot be."""
+    capture = trace.capture
+    if capture is None or function.__name__ not in _CAPTURED_IMAGES or not arguments:
+        return None
+    image, *rest = arguments
+    if not has_elements(image) or any(type(each) is Tracer for each in (*rest, *keywords.values())):
+        return None
+    array = trace.materialize(image)
+    if not (array.flags.c_contiguous and array.dtype.isnative):
+        return None
+    return captured_call(trace, capture, function, [array], rest, keywords)
+
+
 # Functions whose calls are requests of a plan.
 _CAPTURED: dict[str, Callable[..., Tracer | None]] = {
     "take": _captured_take,
     "sort": _captured_sort,
     "argsort": _captured_sort,
     "searchsorted": _captured_search,
+    "interp": _captured_interp,
+    "digitize": _captured_digitize,
 }
+# Functions of `image` whose Python code reads no values, and whose calls are requests of a plan, too.
+_IMAGE_NAMES = """box_blur convolve correlate crop flip gaussian_blur gray_to_rgb laplace maximum_filter
+median_filter minimum_filter resize rgb_to_gray rotate90 sobel"""
+_CAPTURED_IMAGES = frozenset(_IMAGE_NAMES.split())
 
 
 def _sums_of_nothing(trace: Trace, shape: tuple[int, ...], dtype: DType) -> Tracer:

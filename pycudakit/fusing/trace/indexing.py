@@ -233,7 +233,7 @@ class IndexingTrace(ElementwiseTrace):
 
     def _is_worth_taking(self, tracer: Tracer, indices: Sequence[Any]) -> bool:
         """Return True if `take` on the engine pays: for large or device-resident arrays, and in a replay."""
-        if self.capture is not None and len(indices) == 1 and type(indices[0]) is Tracer:
+        if self.capture is not None and len(indices) == 1 and type(indices[0]) in (Tracer, np.ndarray):
             return True
         if max(each.size for each in indices) > SMALL or tracer.size > SMALL:
             return True

@@ -1,7 +1,8 @@
 """Fused function bodies of many operators and functions give NumPy's results."""
 
+import numpy as np
 import pytest
-from fusing.bodies import SIZES, check, near, pool, split, written
+from fusing.bodies import SIZES, check, flat, near, pool, split, written
 from helpers.numpy_versions import has_numpy
 from helpers.strategies import assert_values, outcome
 
@@ -170,6 +171,27 @@ def test_numbers_that_a_type_does_not_hold(engine, body, n):
     given = [pool(n)[name] for name in names]
     (status, got, _), (_, want, _) = (outcome(each, *given) for each in (pk.fuse(function), function))
     assert (status, type(got), str(got)) == ("error", OverflowError, str(want))
+
+
+@pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE))
+def test_arrays_in_defaults(engine, body):
+    """All arrays but one are defaults of the function, whose elements are constants of its plan."""
+    function, names = written(body)
+    if not names:
+        pytest.skip("it names no arrays")
+    arrays = pool(SIZES[0])
+    function.__defaults__ = tuple([arrays[name] for name in names[1:]])
+    fused = pk.fuse(function)
+    for _ in range(3):
+        status, got, warned = outcome(fused, arrays[names[0]])
+        wanted_status, want, wanted_warnings = outcome(function, arrays[names[0]])
+        assert (status, wanted_status) == ("ok", "ok"), (got, want)
+        for mine, theirs in zip(flat(got), flat(want), strict=True):
+            if isinstance(theirs, (np.ndarray, np.generic)):
+                near(np.asarray(mine), np.asarray(theirs))
+        assert warned == wanted_warnings
+        if names[0] not in ("a", "d", "Z"):  # sorted, or read-only
+            arrays[names[0]][...] = arrays[names[0]][::-1].copy() if arrays[names[0]].ndim else 3
 
 
 @pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE))

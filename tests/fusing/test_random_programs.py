@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers import fake_gpu
-from helpers.strategies import assert_values, build
+from helpers.strategies import assert_values, build, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -285,6 +285,32 @@ def check(lines, arguments):
 @given(programs())
 def test_random_programs(engine, program):
     check(*program)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(programs(), st.integers(1, 3))
+def test_random_programs_of_defaults(engine, program, count):
+    """Some of the arrays are defaults, which calls may write to: small ones are constants of plans."""
+    lines, arguments = program
+    text = "\n    ".join(["def program(v0, v1, v2, v3):", *lines, f"return {', '.join(NAMES)}"])
+    spaces, functions, defaults = [dict(SPACE), dict(SPACE)], [], []
+    for space in spaces:
+        exec(text, space)
+        defaults.append(made(arguments)[4 - count :])
+        space["program"].__defaults__ = tuple(defaults[-1])
+        functions.append(space["program"])
+    functions[0] = pk.fuse(functions[0])
+    for _ in range(4):
+        ours, numpys = (made(arguments)[: 4 - count] for _ in range(2))
+        with np.errstate(all="ignore"):
+            status, got, _ = outcome(functions[0], *ours)
+            wanted_status, want, _ = outcome(functions[1], *numpys)
+        assert (status, type(got)) == (wanted_status, type(want))
+        if status == "error":  # with values that an earlier call has written
+            return
+        for mine, theirs in zip([*got, *ours, *defaults[0]], [*want, *numpys, *defaults[1]], strict=True):
+            assert type(mine) is type(theirs)
+            assert_values(np.asarray(mine), np.asarray(theirs), free_zero=True)
 
 
 @pytest.mark.thorough

@@ -56,6 +56,12 @@ class PreparedProgram(NativeCall):
             *(self.options, self.fp_flags, self.report),
         )
 
+    def key(self) -> tuple[Any, ...]:
+        """Return a key of the call that is bound: its program, its operands and its numbers."""
+        numbers = [number.tobytes() for number, _ in self._numbers]
+        shape = self.shape[: self.dimensions.value].tobytes()
+        return id(self.program), self.table.tobytes(), shape, *numbers
+
     def bind_dense(self, size: int, *values: Any) -> None:
         """Bind dense operands: outputs, mask and inputs. The caller keeps them alive during the call.
 

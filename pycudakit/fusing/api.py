@@ -21,7 +21,6 @@ from pycudakit._interop.foreign_arrays import (
 )
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
 from pycudakit._runtime.native_call import (
     collect_calls,
@@ -109,8 +108,8 @@ class Fused(Generic[P, R]):
                     if result is not NotImplemented:
                         return result  # type: ignore[no-any-return]
                     has_failed_to_replay = True
-            elif type(best) is NumPyCallsLeft and best.count():
-                return traced.run_by_numpy(args, kwargs, REASON_NUMPY_FASTER_FOR_SIZE)  # type: ignore[no-any-return]
+            elif isinstance(best, NumPyCallsLeft) and best.count():
+                return traced.run_by_numpy(args, kwargs, best.reason)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(traced, engine, args, kwargs)
         if signature is not None:
             result = traced.plans.replay(signature, context.REASON_ENGINE_REQUESTED)

@@ -8,6 +8,7 @@ estimated to be fastest; where the estimates are close, a few calls are measured
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from pycudakit._runtime.engine_choice import EngineChoice, choice_is_final
 from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import FALLBACK_ERRORS, warn_of_fallback
 from pycudakit.fusing import host_replay
-from pycudakit.fusing.execute.capture import SMALL_ARRAYS
+from pycudakit.fusing.execute.capture import MAX_SECONDS, SMALL_ARRAYS
 from pycudakit.fusing.memory.background_jit import is_compiling
 from pycudakit.fusing.memory.pytree import arrays_in, as_plain_array, save_rng_state
 from pycudakit.fusing.trace.trace import Trace
@@ -43,20 +44,32 @@ _SHORT_CALLS = 64  # one in so many shorter calls in NumPy is timed: with other 
 
 
 class NumPyCallsLeft:
-    """The number of calls with small arguments that NumPy computes before one is timed again.
+    """The number of calls that NumPy computes before one is timed, or captured, again.
 
     If the calls `are_short`, the engines are not tried then.
     """
 
-    __slots__ = ("_left", "are_short")
+    __slots__ = ("_left", "are_short", "reason")
 
-    def __init__(self, left: int, are_short: bool = False) -> None:
-        self._left, self.are_short = left, are_short
+    def __init__(
+        self, left: int, are_short: bool = False, reason: Reason = REASON_NUMPY_FASTER_FOR_SIZE
+    ) -> None:
+        self._left, self.are_short, self.reason = left, are_short, reason
 
     def count(self) -> bool:
         """Use up a call; return False if none was left."""
         self._left -= 1
         return self._left >= 0
+
+
+class LateCapture(NumPyCallsLeft):
+    """The calls in NumPy until a capture is tried again that lacked time; they take as long as it may."""
+
+    __slots__ = ("max_seconds", "numpy_seconds")
+
+    def __init__(self, max_seconds: float, choice: EngineChoice, numpy_seconds: float) -> None:
+        super().__init__(math.ceil(max_seconds / numpy_seconds), reason=choice.reason)
+        self.max_seconds, self.numpy_seconds = max_seconds, numpy_seconds
 
 
 class _FirstCall:
@@ -74,7 +87,7 @@ class AutotunedFunction:
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too:
         # - the choice of an engine,
         # - the seconds of a slow call in NumPy, after which the next one is traced,
-        # - the number of small calls that are left to NumPy, or that the first call was short,
+        # - the number of calls that are left to NumPy, or that the first call was short,
         # - or an autotuner while it measures.
         self.best: LRUCache[tuple[Any, ...] | None, _State] = LRUCache(_MAX_KEYS)
 
@@ -104,6 +117,12 @@ class AutotunedFunction:
             if answer is not NotImplemented:
                 return answer
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
+        if type(best) is LateCapture and not traced.strict:
+            if best.count():
+                return traced.run_by_numpy(args, kwargs, best.reason)
+            best = self.best[key] = self._autotuner_of_slow(
+                args, kwargs, best.numpy_seconds, best.max_seconds
+            )
         if isinstance(best, float) and arrays and not traced.strict and traced.guards is not None:
             best = self.best[key] = self._autotuner_of_slow(args, kwargs, best)
         if (best is None or type(best) is NumPyCallsLeft) and size <= SMALL_ARRAYS and not traced.strict:
@@ -147,17 +166,17 @@ class AutotunedFunction:
             answer = plans.replay(signature, reason)
         if answer is not NotImplemented or not may_capture:
             return answer
+        max_seconds = None
+        if is_on_cpu:
+            max_seconds = MAX_CAPTURE_SECONDS if autotuner is None else autotuner.max_capture_seconds
         # The function has succeeded before, in NumPy or traced; on a GPU, so has the engine.
         is_warm = autotuner is not None or not is_on_cpu
-        if not plans.may_capture(signature, is_warm, is_automatic=is_on_cpu):
+        if not plans.may_capture(signature, is_warm, max_seconds):
             plans.note(signature)
             return NotImplemented
         if not self._traced.analyses:  # which tells the numbers that are operands, and no constants
             self._traced.analyse_call(args, kwargs)
             signature = host_replay.signature_of(self._traced, engine, args, kwargs) or signature
-        max_seconds = None
-        if is_on_cpu:
-            max_seconds = MAX_CAPTURE_SECONDS if autotuner is None else autotuner.max_capture_seconds
         with _override(engine):
             return self._traced.capture(signature, args, kwargs, reason, max_seconds, begin_trace)
 
@@ -173,6 +192,7 @@ class AutotunedFunction:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
         began, captured_before, late_before = time.perf_counter(), traced.plans.captured, traced.plans.late
+        lacked_time_before = traced.plans.lacked_time
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda" and not autotuner.may_trace_on_gpu:
@@ -194,13 +214,25 @@ class AutotunedFunction:
         if traced.plans.captured > captured_before:  # not timed: the next call is replayed
             return result
         if traced.plans.late > late_before:  # NumPy ran the rest of the call
+            autotuner.lacked_time = traced.plans.lacked_time > lacked_time_before
             best = autotuner.exclude("cpu")
         else:
             seconds, is_cuda = time.perf_counter() - began, engine == "cuda"
             best = autotuner.record_time(engine, seconds, is_compiling=is_cuda and is_compiling())
         if best is not None:
-            self.best[key] = self._choice(best)
+            self.best[key] = self._state_after(autotuner, best)
         return result
+
+    def _state_after(self, autotuner: Autotuner, best: Estimates) -> _State:
+        """Return the state after the calls that are measured: the choice, but if a capture lacked time.
+
+        Another one may take twice as long, once the calls in NumPy have taken as long together. So captures
+        take no longer than the calls in NumPy.
+        """
+        choice, max_seconds = self._choice(best), 2 * autotuner.max_capture_seconds
+        if not autotuner.lacked_time or choice.engine != "numpy" or max_seconds > MAX_SECONDS:
+            return choice
+        return LateCapture(max_seconds, choice, best.numpy or _SLOW_SECONDS)
 
     def _run_estimated(self, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run the call traced; choose an engine, or the engines to measure, by its costs."""
@@ -275,7 +307,9 @@ class AutotunedFunction:
         with _override("cpu"):
             return traced.run(traced.new_trace(), arrays, args, kwargs, reason=context.REASON_CUDA_FAILED)
 
-    def _autotuner_of_slow(self, args: Any, kwargs: Any, numpy_seconds: float) -> Autotuner:
+    def _autotuner_of_slow(
+        self, args: Any, kwargs: Any, numpy_seconds: float, max_capture_seconds: float | None = None
+    ) -> Autotuner:
         """Return an autotuner for calls that NumPy takes long for, in relation to the arrays' sizes.
 
         They may have many steps. On a GPU, a traced call of that kind takes far longer than NumPy's.
@@ -283,9 +317,12 @@ class AutotunedFunction:
         engines = ["cpu", "numpy"]
         if engine_status.status("cuda").available and choice_is_final():
             engines.append("cuda")
-        return Autotuner(
+        autotuner = Autotuner(
             self._numbers_in(args, kwargs), engines, numpy_seconds, has_graph=True, may_trace_on_gpu=False
         )
+        if max_capture_seconds is not None:
+            autotuner.max_capture_seconds = max_capture_seconds
+        return autotuner
 
     def _choice(self, times: Estimates) -> EngineChoice:
         return EngineChoice(self._traced.name, times.engine, times)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import time
 import weakref
@@ -83,7 +84,7 @@ class _Entry:
 
     def __init__(self) -> None:
         self.is_replayable = True
-        self.is_late = False  # its capture took too long for `auto`
+        self.late_seconds = -1.0  # the longest time limit that was too short for a capture under `auto`
         self.last_use = next_use()
         self.failures = self.misses = self.failed_captures = 0
         self.tree: PlanTree | None = None
@@ -221,7 +222,8 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)
-        self.captured = self.late = 0  # paths so far, and captures that took too long for `auto`
+        # Paths so far, captures that took too long for `auto`, and those of them that may be tried again.
+        self.captured = self.late = self.lacked_time = 0
         _caches.add(self)
 
     def replay(self, signature: Signature, reason: Reason) -> Any:
@@ -281,15 +283,15 @@ class PlanCache:
         if signature is not None and self._entries[signature.key] is None:
             self._entries[signature.key] = _Entry()
 
-    def may_capture(self, signature: Signature, is_warm: bool, is_automatic: bool = False) -> bool:
-        """Return True if a call is to be captured.
+    def may_capture(self, signature: Signature, is_warm: bool, max_seconds: float | None = None) -> bool:
+        """Return True if a call is to be captured, with this time limit.
 
         Another one with its signature must have succeeded, unless the function `is_warm`.
         """
         entry = self._entries[signature.key]
         if entry is None:
             return is_warm
-        is_wanted = entry.lacks_path and not (is_automatic and entry.is_late)
+        is_wanted = entry.lacks_path and (max_seconds is None or entry.late_seconds < max_seconds)
         return is_wanted and ignores_underflow() and not raises_warnings()
 
     def capture(
@@ -310,8 +312,9 @@ class PlanCache:
         is_added = not met and entry.add(capture, function, result)
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if capture.is_late:
-            entry.is_late = True
+            entry.late_seconds = capture.max_seconds if capture.lacked_time else math.inf
             self.late += 1
+            self.lacked_time += capture.lacked_time
         elif layouts != list(map(_layout_of, signature.arrays)):
             entry.drop()
         elif is_added:

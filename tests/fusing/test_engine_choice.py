@@ -126,6 +126,35 @@ def check_given_up_once(calls):
     assert pk.last_call().engine == "numpy"
 
 
+def test_a_capture_that_lacked_time_is_tried_again(monkeypatch):
+    """It may take twice as long then, and the calls in NumPy before it have taken as long together."""
+    monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
+    monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 1)
+    function, x = pk.fuse(smoothed), np.linspace(0, 1, 20_000)
+    want = smoothed(x.copy(), 0.1, 50)
+    late = []
+    with pk.engine("auto"):
+        for _ in range(2000):
+            np.testing.assert_allclose(function(x.copy(), 0.1, 50), want, rtol=1e-12)
+            late.append(function._traced.plans.late)
+            if function._traced.plans.captured:
+                break
+    assert function._traced.plans.captured == 1
+    tried = [late.index(count) for count in range(1, late[-1] + 1)]
+    assert len(tried) >= 2
+    assert all(np.diff(tried)[1:] > 2)
+    reasons = [reason_of(function, x.copy(), 0.1, 50) for _ in range(3)]
+    assert any("replayed" in reason for reason in reasons)
+
+
+def reason_of(function, *arguments):
+    """Return the reason for the engine of a call under `auto`."""
+    with pk.engine("auto"):
+        function(*arguments)
+    return pk.last_call().reason
+
+
 def test_the_first_call_runs_in_numpy(monkeypatch):
     """It tells how long NumPy takes. If that is long, the next call is captured, and later ones replayed."""
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
@@ -147,6 +176,7 @@ def test_a_slow_capture_is_given_up(monkeypatch):
     monkeypatch.setattr(autotuning, "_SLOW_SECONDS_OF_FIRST", 0.0)
     monkeypatch.setattr(tuning, "_MIN_CAPTURE_SECONDS", 0.0)
     monkeypatch.setattr(tuning, "_CAPTURE_RATIO", 1)
+    monkeypatch.setattr(autotuning, "MAX_SECONDS", 0.0)  # it is not tried again
     check_given_up_once(CALLS)
 
 

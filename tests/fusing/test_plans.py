@@ -708,7 +708,7 @@ def plans_of(fused):
 
 
 def test_a_long_capture_gives_up(engine, monkeypatch):
-    monkeypatch.setattr(capture, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(capture, "MAX_SECONDS", 0.0)
     fused = pk.fuse(step)
     for _ in range(4):
         u = numbers(300)

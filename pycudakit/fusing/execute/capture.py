@@ -43,7 +43,7 @@ _BITS = struct.Struct("<Q").unpack
 _MAX_REQUESTS, _MAX_SEGMENTS = 100_000, 10_000
 # Under `auto`, a call of small arrays with so many segments needs so many requests for each, on average.
 _MANY_SEGMENTS, _FEW_REQUESTS = 64, 3
-_MAX_SECONDS = 30.0  # that a captured call may take
+MAX_SECONDS = 30.0  # that a captured call may take
 _TRACED_SHARE = 0.05  # of the time limit: the rest of a call takes no more, once it cannot be replayed
 # Reductions that need not warn if their result is finite.
 _REDUCTIONS = frozenset(
@@ -118,6 +118,8 @@ class CapturedSegment:
 
     def __init__(self) -> None:
         self.requests: list[tuple[Request, dict[int, Memory]]] = []  # the memory by the row of the operand
+        # Elementwise requests, by the key of the call, with the program, which the key has by its id.
+        self.known: dict[tuple[Any, ...], tuple[ElementProgram, Request, dict[int, Memory]]] = {}
         self.constants = Constants()
         self.finite: list[Memory] = []  # results of reductions, which may have to warn unless finite
         self.condition: Array | None = None
@@ -164,10 +166,11 @@ class Capture:
         self._bytes = 0
         self.is_valid = True
         self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
+        self.lacked_time = False  # with a longer time limit, there might be a plan
         self._may_be_late = max_seconds is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
-        self._max_seconds = _MAX_SECONDS if max_seconds is None else max_seconds
-        self._ends_at = time.perf_counter() + self._max_seconds
+        self.max_seconds = MAX_SECONDS if max_seconds is None else max_seconds
+        self._ends_at = time.perf_counter() + self.max_seconds
         self._is_in_host_call = False
         self.body_has_ended = False  # so that the host may read results
         self._errors: Any = np.geterr()
@@ -182,7 +185,7 @@ class Capture:
         """Give up: the call did something that a list of requests cannot do."""
         self.is_valid = False
         self.is_late |= self._may_be_late and self._is_small  # tracing them is slower than NumPy
-        self._ends_at = min(self._ends_at, time.perf_counter() + _TRACED_SHARE * self._max_seconds)
+        self._ends_at = min(self._ends_at, time.perf_counter() + _TRACED_SHARE * self.max_seconds)
         for each in (self.memories, self._begins, self._by_owner, self._owners, self.segments):
             each.clear()
 
@@ -350,7 +353,7 @@ class Capture:
             return
         if time.perf_counter() > self._ends_at:
             self.mark_not_replayable()
-            self.is_late = self._may_be_late
+            self.is_late = self.lacked_time = self._may_be_late
             return
         if name_of_entry(entry.entry)[0] not in ENTRIES or self._request_count >= _MAX_REQUESTS:
             self.mark_not_replayable()
@@ -361,11 +364,31 @@ class Capture:
             self.mark_not_replayable()
 
     def _add_request(self, entry: Any, function: str) -> None:
+        if entry.entry != "pk_evaluate":
+            request, memories = self._new_request(entry, function)
+            self._append(request, memories)
+            return
+        # A step of a loop has the requests of the step before.
+        segment, key = self.segments[-1], (*entry.key(), self._quiet_flags())
+        known = segment.known.get(key)
+        if known is None:
+            request, memories = self._new_request(entry, function)
+            if 0 in request.shape:  # it reads and writes nothing
+                return
+            request = request._replace(quiet=self._quiet_flags())
+            segment.known[key] = entry.program, request, memories
+        else:
+            _, request, memories = known
+            for memory in memories.values():
+                memory.mark_used(self._request_count, len(self.segments) - 1)
+        self._append(request, memories)
+
+    def _new_request(self, entry: Any, function: str) -> tuple[Request, dict[int, Memory]]:
+        """Return the request for a library call, and the memory of its operands."""
         name, given = entry.describe_entry()
         if name_of_entry(name)[0] in _OF_POINTERS:
             request, shapes = _request_of_pointers(name, given, function)
-            self._append(request, self._find_arrays(request, shapes))
-            return
+            return request, self._find_arrays(request, shapes)
         arguments = tuple(
             [
                 value.copy() if type(value) is np.ndarray else int(getattr(value, "value", value))
@@ -377,13 +400,11 @@ class Capture:
         is_of_table = name in _OF_TABLES
         sizes: Any = _shape_behind(arguments, table) if is_of_table else entry.shape[: entry.dimensions.value]
         request = Request(name, arguments, table, {}, function, tuple(sizes.tolist()), {}, set())
-        if name == "pk_evaluate" and 0 in request.shape:  # it reads and writes nothing
-            return
+        if 0 in request.shape:
+            return request, {}
         if is_of_table:
-            memories = self._find_arrays(request, self._shapes_of(request))
-        else:
-            memories = self._find_operands(request, entry)
-        self._append(request, memories)
+            return request, self._find_arrays(request, self._shapes_of(request))
+        return request, self._find_operands(request, entry)
 
     def _shapes_of(self, request: Request) -> list[tuple[int, ...]]:
         """Return the shapes of the operands of a table."""
@@ -410,7 +431,9 @@ class Capture:
         self._append(request, memories)
 
     def _append(self, request: Request, memories: dict[int, Memory]) -> None:
-        self.segments[-1].requests.append((request._replace(quiet=self._quiet_flags()), memories))
+        if request.quiet != (quiet := self._quiet_flags()):
+            request = request._replace(quiet=quiet)
+        self.segments[-1].requests.append((request, memories))
         self._request_count += 1
 
     def _quiet_flags(self) -> int:

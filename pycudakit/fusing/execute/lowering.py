@@ -240,34 +240,46 @@ class _SegmentLowering:
             raise NotReplayableError
         return Place(place.buffer, place.offset + address - memory.begin)
 
+    def _lowered_request(
+        self, request: Request, memories: dict[int, Memory], has_quiet_requests: bool
+    ) -> tuple[Request, tuple[Any, ...], Any]:
+        """Set the places of a request; return it with its key, and a description of it and its operands."""
+        if not has_quiet_requests and request.quiet:
+            request = request._replace(quiet=0)
+        operands = []
+        for row, memory in memories.items():
+            address = int(request.table[row]["address"])
+            operands.append((row, memory.serial, address - memory.begin))
+            request.places[row] = self._place_of(memory, address)
+            request.arrays[row] = self._place_of(memory, memory.begin)
+        request.table["address"][list(request.places)] = 0
+        key = request.key()
+        others = [(row, *place) for row, place in request.places.items() if row not in memories]
+        return request, key, (key[0], key[1], tuple(operands), tuple(others))
+
     def lowered(self) -> LoweredSegment:
         """Return the segment's plan, and the arrays that enter and leave it."""
         call, segment = self._call, self._segment
         requests: list[Request] = []
         identities: list[Any] = []
         indices: dict[Any, int] = {}
+        lowered: dict[int, tuple[Request, tuple[Any, ...], Any]] = {}  # with the key and the identity, by id
         order: list[int] = []
         # Of other requests, the flags are known of all together: then those that are ignored count, too.
         are_of_flags = _OF_FLAGS.issuperset([request.entry for request, _ in segment.requests])
         has_quiet_requests = are_of_flags and any(request.quiet for request, _ in segment.requests)
-        for request, memories in segment.requests:
-            if not has_quiet_requests and request.quiet:
-                request = request._replace(quiet=0)  # noqa: PLW2901
-            operands = []
-            for row, memory in memories.items():
-                address = int(request.table[row]["address"])
-                operands.append((row, memory.serial, address - memory.begin))
-                request.places[row] = self._place_of(memory, address)
-                request.arrays[row] = self._place_of(memory, memory.begin)
-            request.table["address"][list(request.places)] = 0
+        for captured, memories in segment.requests:
+            if id(captured) not in lowered:
+                lowered[id(captured)] = self._lowered_request(captured, memories, has_quiet_requests)
+            request, key, identity = lowered[id(captured)]
             # A request that is called again reports the flags of its last call alone.
-            key = (*request.key(), len(order)) if has_quiet_requests else request.key()
+            if has_quiet_requests:
+                key = (*key, len(order))
             index = indices.setdefault(key, len(requests))
             if index == len(requests):
                 requests.append(request)
             order.append(index)
-            others = [(row, *place) for row, place in request.places.items() if row not in memories]
-            identities.append((key[0], key[1], tuple(operands), tuple(others)))
+            identities.append(identity)
         finite = [
             (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in segment.finite
         ]

@@ -31,7 +31,8 @@ Signature = tuple[Any, ...]
 
 _current_context = context.current_context
 _array, _integer, _bit_length = np.ndarray, int, int.bit_length
-_MAX_ENTRIES = 1000  # of a function, of which a prepared call takes some 13 KiB
+# Entries of one function, and of all together. A prepared call takes some 13 KiB.
+_MAX_ENTRIES, _MAX_OF_ALL = 1000, 5000
 _MAX_UNCACHEABLE = 32  # calls that leave nothing to cache, after which their signature is general
 _SMALL_INTEGER = 64  # the value of integers nearer to 0 is part of the signature: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})
@@ -202,6 +203,9 @@ class Executable(NamedTuple):
     is_general: bool = False
 
 
+_of_all_functions: list[LRUCache[Signature, Executable]] = []
+
+
 class DispatchCache:
     """The dispatch cache of one function: from signatures, and from exact keys, to executables."""
 
@@ -209,6 +213,7 @@ class DispatchCache:
         self._numpy, self._function = numpy, function
         self.executables: LRUCache[Signature, Executable] = LRUCache(_MAX_ENTRIES)
         self._uncacheable: LRUCache[Signature, int] = LRUCache(_MAX_ENTRIES)  # that left nothing to cache
+        _of_all_functions.append(self.executables)
 
     def dispatch(
         self,
@@ -253,10 +258,17 @@ class DispatchCache:
             and not is_nested
             and (autotuner := _autotuner(logged, (*arguments, result))) is not None
         ):
-            self.executables[signature] = Executable(autotuner=autotuner)
+            self._store(signature, Executable(autotuner=autotuner))
         elif not self._cache(signature, arguments, result, logged, offered):
             self._count_uncacheable(signature, executable)
         return result
+
+    def _store(self, key: Signature, executable: Executable) -> None:
+        """Add an executable; drop those of all functions that were not used lately if there are many."""
+        self.executables[key] = executable
+        if sum(map(len, _of_all_functions)) > _MAX_OF_ALL // 2:  # of the recent generations
+            for executables in _of_all_functions:
+                executables.age()
 
     def _measure(
         self, signature: Signature, autotuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -266,7 +278,7 @@ class DispatchCache:
         if best is not None:
             preference = preference_of(autotuner, best.engine, best)
             log = None if preference else _numpy_logger(autotuner.name, best)
-            self.executables[signature] = Executable(log, preference=preference)
+            self._store(signature, Executable(log, preference=preference))
         return result
 
     def _cache(
@@ -280,7 +292,7 @@ class DispatchCache:
         """Add the executable for calls like this one; return False if there is none."""
         before = self.executables[signature] or Executable()
         if before.preference is None and native_call.ran_in_numpy_for_size(logged):
-            self.executables[signature] = Executable(_logger(logged))
+            self._store(signature, Executable(_logger(logged)))
             return True
         if not all(map(_has_exact_key, arguments)):
             return False
@@ -294,10 +306,10 @@ class DispatchCache:
         else:
             return False
         if any_shape:
-            self.executables[signature] = before._replace(compute=executable.compute)
+            self._store(signature, before._replace(compute=executable.compute))
         else:
-            self.executables[signature] = before._replace(by_shape=True)
-            self.executables[signature, _exact_key(arguments)] = executable
+            self._store(signature, before._replace(by_shape=True))
+            self._store((signature, _exact_key(arguments)), executable)
         return True
 
     def _count_uncacheable(self, signature: Signature, executable: Executable | None) -> None:
@@ -306,7 +318,7 @@ class DispatchCache:
         if not before.by_shape and before.compute is None:
             self._uncacheable[signature] = tries = (self._uncacheable[signature] or 0) + 1
             if tries >= _MAX_UNCACHEABLE:
-                self.executables[signature] = before._replace(is_general=True)
+                self._store(signature, before._replace(is_general=True))
 
 
 # The functions of which NumPy and the engines compute identical bits of floats, except for payloads of NaN

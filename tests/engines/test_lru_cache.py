@@ -53,6 +53,20 @@ def test_a_full_dispatch_cache_keeps_what_is_used(monkeypatch):
     assert calls == list(range(50))
 
 
+def test_all_dispatch_caches_together_keep_what_is_used(monkeypatch):
+    monkeypatch.setattr(dispatch_cache, "_of_all_functions", [])
+    monkeypatch.setattr(dispatch_cache, "_MAX_OF_ALL", 40)
+    used, *others = (dispatch_cache.DispatchCache(np.sum, pk.sum) for _ in range(31))
+    used._store(("used",), dispatch_cache.Executable(is_general=True))
+    for axis in range(60):
+        for other in others:
+            other._store((axis,), dispatch_cache.Executable())
+            assert used.executables["used",] is not None
+    assert others[-1].executables[59,] is not None
+    kept = [len([*each.executables.live_values()]) for each in (used, *others)]
+    assert sum(kept) <= 40
+
+
 def test_calls_that_leave_nothing_to_cache_are_not_looked_at_for_ever(monkeypatch):
     collected = []
     collect = dispatch_cache.run_and_collect_offer

@@ -113,7 +113,7 @@ class Autotuner:
         self._replays_before_graphs = _REPLAYS_BEFORE_GRAPHS if has_graph else 0
         self._seconds_on_gpu = 0.0  # of the calls after the warm-up
         self._numbers, self._estimates = numbers, estimates or {}
-        self.lacked_time = False  # the function's capture, which may be tried again
+        self.timed_out = False  # a capture of the function met the time limit, `max_capture_seconds`
         self.max_capture_seconds = MAX_CAPTURE_SECONDS
         if numpy_seconds is not None:
             seconds = max(_MIN_CAPTURE_SECONDS, _CAPTURE_RATIO * numpy_seconds)

@@ -62,8 +62,11 @@ class NumPyCallsLeft:
         return self._left >= 0
 
 
-class LateCapture(NumPyCallsLeft):
-    """The calls in NumPy until a capture is tried again that lacked time; they take as long as it may."""
+class TimedOutCapture(NumPyCallsLeft):
+    """The number of calls in NumPy after a capture that met its time limit, until another one is tried.
+
+    Together they take as long as the next capture may take.
+    """
 
     __slots__ = ("max_seconds", "numpy_seconds")
 
@@ -86,8 +89,9 @@ class AutotunedFunction:
         self._traced = traced
         # By shapes and dtypes, and of small arrays by the numbers among the arguments, too:
         # - the choice of an engine,
-        # - the seconds of a slow call in NumPy, after which the next one is traced,
-        # - the number of calls that are left to NumPy, or that the first call was short,
+        # - the seconds of a slow call in NumPy, after which the next one is captured,
+        # - the number of calls that are left to NumPy, also after a capture that met its time limit,
+        # - that the first call was short,
         # - or an autotuner while it measures.
         self.best: LRUCache[tuple[Any, ...] | None, _State] = LRUCache(_MAX_KEYS)
 
@@ -117,7 +121,7 @@ class AutotunedFunction:
             if answer is not NotImplemented:
                 return answer
         size = sum(array.size for array in arrays) + sum(table.size for table in tables)
-        if type(best) is LateCapture and not traced.strict:
+        if type(best) is TimedOutCapture and not traced.strict:
             if best.count():
                 return traced.run_by_numpy(args, kwargs, best.reason)
             best = self.best[key] = self._autotuner_of_slow(
@@ -192,7 +196,7 @@ class AutotunedFunction:
         """Run and time the call; store the fastest engine once enough calls were measured."""
         traced = self._traced
         began, captured_before, late_before = time.perf_counter(), traced.plans.captured, traced.plans.late
-        lacked_time_before = traced.plans.lacked_time
+        timed_out_before = traced.plans.timed_out
         if engine == "numpy":
             result = traced.run_by_numpy(args, kwargs, REASON_COMPARED)
         elif engine == "cuda" and not autotuner.may_trace_on_gpu:
@@ -214,7 +218,7 @@ class AutotunedFunction:
         if traced.plans.captured > captured_before:  # not timed: the next call is replayed
             return result
         if traced.plans.late > late_before:  # NumPy ran the rest of the call
-            autotuner.lacked_time = traced.plans.lacked_time > lacked_time_before
+            autotuner.timed_out = traced.plans.timed_out > timed_out_before
             best = autotuner.exclude("cpu")
         else:
             seconds, is_cuda = time.perf_counter() - began, engine == "cuda"
@@ -224,15 +228,14 @@ class AutotunedFunction:
         return result
 
     def _state_after(self, autotuner: Autotuner, best: Estimates) -> _State:
-        """Return the state after the calls that are measured: the choice, but if a capture lacked time.
+        """Return the state after the calls that were measured, which is the choice of the fastest engine.
 
-        Another one may take twice as long, once the calls in NumPy have taken as long together. So captures
-        take no longer than the calls in NumPy.
+        If a capture met its time limit, another one is tried after some calls in NumPy, with twice the limit.
         """
         choice, max_seconds = self._choice(best), 2 * autotuner.max_capture_seconds
-        if not autotuner.lacked_time or choice.engine != "numpy" or max_seconds > MAX_SECONDS:
+        if not autotuner.timed_out or choice.engine != "numpy" or max_seconds > MAX_SECONDS:
             return choice
-        return LateCapture(max_seconds, choice, best.numpy or _SLOW_SECONDS)
+        return TimedOutCapture(max_seconds, choice, best.numpy or _SLOW_SECONDS)
 
     def _run_estimated(self, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run the call traced; choose an engine, or the engines to measure, by its costs."""

@@ -25,7 +25,7 @@ from pycudakit.fusing.bytecode.known_calls import module_of
 from pycudakit.fusing.execute.capture import key_of_constant
 from pycudakit.fusing.memory.buffer import owner_of
 
-MAX_ARRAY_BYTES = 32 << 10  # bytes of an array, and of those that it is a view of; a trace copies such arrays
+MAX_ARRAY_BYTES = 32 << 10  # of an array, or of the base of a view; a trace copies such arrays
 MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
 _NUMPY = ("numpy", "math")
@@ -49,16 +49,17 @@ _IMPURE_NAMES = frozenset(_NAMES.split())
 
 
 class ImpureError(Exception):
-    """A function may have side effects, or its free variables may be mutable."""
+    """A function may have side effects, or a free variable may change without a guard that sees it."""
 
 
 class GuardedMemory(NamedTuple):
-    """The memory of a global array, or of the one that it is a view of."""
+    """The memory of an array that is a free variable, or of the base of such a view."""
 
+    number: int  # of the evaluation's arrays that are no views, in the order in which they occur
     begin: int
     end: int
-    content: bytes
-    digest: bytes
+    content: bytes  # with which the next evaluation compares
+    digest: bytes  # of the content, for the key
 
 
 class Guards:
@@ -74,12 +75,12 @@ class Guards:
     sets_errors
         Whether it sets NumPy's error handling: calls with other settings have other keys.
     memory
-        The memory of the arrays among the free variables.
+        The memory of the arrays among the free variables at the last evaluation, by the id of the base.
 
     Raises
     ------
     ImpureError
-        If the function may have side effects or depend on mutable state.
+        If the function may have side effects, or depend on state that can change unseen.
     """
 
     def __init__(self, function: FunctionType) -> None:
@@ -87,20 +88,20 @@ class Guards:
         self._functions: list[Any] = []  # whose free variables are among them
         self._modules: dict[ModuleType, set[str]] = {}  # of NumPy, with the attributes that are read
         self._attribute_reads: list[Callable[[], tuple[Any, ...]]] = []  # those of one module each
-        self._first_attributes: dict[int, Any] = {}  # by id: they stand for themselves in a key
+        self._first_attributes: dict[int, Any] = {}  # of modules, by id, which is their key
         self.sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
-        # Of the arrays among the last values, by the id of the array that owns it.
         self.memory: dict[int, GuardedMemory] = {}
         self._add(function)
         for module, names in self._modules.items():
             read = partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
             self._attribute_reads.append(read)
-            self._first_attributes.update((id(value), value) for value in read())
+            values = [value for value in read() if type(value) is not np.ndarray]
+            self._first_attributes.update((id(value), value) for value in values)
         self.evaluate()
 
     def evaluate(self) -> tuple[Any, ...]:
-        """Return the key of the current values; raise ImpureError for a mutable value."""
+        """Return the key of the current values; raise ImpureError for a list or another mutable value."""
         last_values, values_key = self._last
         try:
             values = [read() for read in self._reads]
@@ -108,30 +109,33 @@ class Guards:
                 values += read()
         except (AttributeError, ValueError):  # it has been deleted: the body raises NumPy's or Python's error
             raise ImpureError from None
-        # The other values are immutable: the same objects give the same key.
+        # The same objects give the same key, but for arrays, whose elements may have changed.
         if self.memory or len(values) != len(last_values) or not all(map(is_, values, last_values)):
             memory: dict[int, GuardedMemory] = {}
-            values_key = tuple([self._key_of(value, memory) for value in values])
+            arrays: dict[int, int] = {}
+            values_key = tuple([self._key_of(value, memory, arrays) for value in values])
             self._last = values, values_key
             self.memory = memory
         return (*values_key, *np.geterr().values()) if self.sets_errors else values_key
 
-    def _key_of(self, value: Any, memory: dict[int, GuardedMemory], depth: int = 0) -> Any:
+    def _key_of(
+        self, value: Any, memory: dict[int, GuardedMemory], arrays: dict[int, int], depth: int = 0
+    ) -> Any:
         """Return the part of the key for a value; add the memory of arrays."""
         kind = type(value)
         if id(value) in self._first_attributes:
             return id(value)
         if kind is tuple and depth < MAX_DEPTH:
-            return kind, tuple([self._key_of(part, memory, depth + 1) for part in value])
+            return kind, tuple([self._key_of(part, memory, arrays, depth + 1) for part in value])
         if kind is np.ndarray:
-            return self._key_of_array(value, memory)
+            return self._key_of_array(value, memory, arrays)
         if (key := key_of_constant(value)) is not None:
             return key
         if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):
             return value
         raise ImpureError
 
-    def _key_of_array(self, array: Array, memory: dict[int, GuardedMemory]) -> Any:
+    def _key_of_array(self, array: Array, memory: dict[int, GuardedMemory], arrays: dict[int, int]) -> Any:
         owner, dtype = owner_of(array), array.dtype
         is_known = dtype in CODES and dtype.metadata is None and type(owner) is np.ndarray
         if not is_known or not owner.flags.forc or owner.nbytes > MAX_ARRAY_BYTES:
@@ -140,10 +144,13 @@ class Guards:
         last = self.memory.get(id(owner))
         if last is None or last.content != content or last.begin != begin:
             digest = hashlib.blake2b(content, digest_size=16).digest()
-            last = GuardedMemory(begin, begin + len(content), content, digest)
-        memory[id(owner)] = last
+            last = GuardedMemory(0, begin, begin + len(content), content, digest)
+        number = memory[id(owner)].number if id(owner) in memory else len(memory)
+        memory[id(owner)] = last._replace(number=number)
+        # The body may test whether two variables are one array, or share memory.
+        identity = arrays.setdefault(id(array), len(arrays)), number
         layout = dtype.char, array.shape, array.strides, array.flags.num, address_of(array) - begin
-        return last.digest, layout
+        return last.digest, identity, layout
 
     def _add(self, callee: Any) -> None:
         """Add the free variables of a function, and those of the pure functions that it calls."""
@@ -183,7 +190,7 @@ class Guards:
 
 
 def guards_of(function: Any) -> Guards | None:
-    """Return the guards of a function; None if it may have side effects or depend on mutable state."""
+    """Return the guards of a function; None if it may have side effects, or its state can change unseen."""
     if type(function) is not FunctionType:
         return None
     try:

@@ -84,7 +84,8 @@ class _Entry:
 
     def __init__(self) -> None:
         self.is_replayable = True
-        self.late_seconds = -1.0  # the longest time limit that was too short for a capture under `auto`
+        # The longest time limit that was too short for a capture under `auto`; inf if none is long enough.
+        self.late_seconds = -1.0
         self.last_use = next_use()
         self.failures = self.misses = self.failed_captures = 0
         self.tree: PlanTree | None = None
@@ -160,8 +161,10 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     has_operands = len(bounds) > len(scalars) or operands.generators
     if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
-    # The elements of global arrays are constants of a plan, which an argument must not change.
-    bounds += [(each.begin, each.end) for each in guards.memory.values()]
+    if (
+        guards.memory
+    ):  # the elements of global arrays are constants of a plan: no argument shares their memory
+        bounds = [*bounds, *[(each.begin, each.end) for each in guards.memory.values()]]
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
@@ -222,8 +225,9 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._entries: LRUCache[tuple[Any, ...], _Entry] = LRUCache(_MAX_SIGNATURES)
-        # Paths so far, captures that took too long for `auto`, and those of them that may be tried again.
-        self.captured = self.late = self.lacked_time = 0
+        self.captured = 0  # paths so far
+        self.late = 0  # captures that were given up under `auto`
+        self.timed_out = 0  # those of them that met the time limit, and may be tried with a longer one
         _caches.add(self)
 
     def replay(self, signature: Signature, reason: Reason) -> Any:
@@ -312,9 +316,9 @@ class PlanCache:
         is_added = not met and entry.add(capture, function, result)
         result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if capture.is_late:
-            entry.late_seconds = capture.max_seconds if capture.lacked_time else math.inf
+            entry.late_seconds = capture.max_seconds if capture.timed_out else math.inf
             self.late += 1
-            self.lacked_time += capture.lacked_time
+            self.timed_out += capture.timed_out
         elif layouts != list(map(_layout_of, signature.arrays)):
             entry.drop()
         elif is_added:

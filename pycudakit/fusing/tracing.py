@@ -127,17 +127,17 @@ class TracedFunction:
         capture.sets_errors = self.guards is not None and self.guards.sets_errors
         with observe_entries(capture.on_native_call):
             result = self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
-        if not self._has_guards(guard_values):  # it has written to a global array
+        if not self._guards_hold(guard_values):  # a global array has changed meanwhile
             capture.mark_not_replayable()
         return result
 
     def _has_risks(self, analysis: Analysis) -> bool:
-        """Return True unless a call that is captured reads no memory but that of arguments and guards."""
+        """Return True if a captured call may run other code, or read memory that no guard compares."""
         has_global_arrays = self.guards is not None and bool(self.guards.memory)
         return analysis.has_risks and not (has_global_arrays and analysis.only_reads_arrays)
 
-    def _has_guards(self, values: tuple[Any, ...] | None) -> bool:
-        """Return True if the free variables have these values now."""
+    def _guards_hold(self, values: tuple[Any, ...] | None) -> bool:
+        """Return True if the free variables have the values of this key."""
         try:
             return self.guards is None or self.guards.evaluate() == values
         except ImpureError:

@@ -219,6 +219,47 @@ def test_points_that_numpy_refuses(engine, monkeypatch):
         assert_same(unsorted(numbers(seed)), np.digitize(numbers(seed), TABLE))
 
 
+def test_two_names_of_one_array(engine, monkeypatch):
+    """The body may tell them apart by identity, and by shared memory."""
+
+    def body(x):
+        y = x + 1 if TABLE is OFFSETS else x - 1
+        return y * 2 if np.shares_memory(TABLE, MATRIX) else y
+
+    fused = pk.fuse(body)
+    one, base = np.arange(3.0), np.arange(12.0)
+    same = {"TABLE": one, "OFFSETS": one, "MATRIX": base[2:8]}
+    equal = {"TABLE": one, "OFFSETS": one.copy(), "MATRIX": base[2:8]}
+    shared = {"TABLE": base[:3], "OFFSETS": one, "MATRIX": base[2:8]}
+    apart = {"TABLE": base[:3].copy(), "OFFSETS": one, "MATRIX": base[2:8].copy()}
+    for arrays in (same, equal, shared, apart, same, equal, shared, apart):
+        for name, array in arrays.items():
+            monkeypatch.setitem(globals(), name, array)
+        for seed in range(3):
+            assert_same(fused(numbers(seed)), body(numbers(seed)))
+
+
+def test_an_array_in_a_module_of_numpy(engine, monkeypatch):
+    monkeypatch.setattr(np, "own_table", np.ones(3), raising=False)
+    fused = pk.fuse(lambda x: x[:3] * np.own_table)
+    for scale in (1.0, 5.0, 1.0, 7.0):
+        np.own_table[:] = scale
+        for seed in range(4):
+            assert_same(fused(numbers(seed)), numbers(seed)[:3] * scale)
+
+
+def test_arguments_by_name_and_complex_points(engine):
+    """These are no requests of a plan."""
+
+    def body(x):
+        by_name = np.interp(x=x, xp=[0.0, 900.0], fp=[0.0, 2.0])
+        return by_name, np.sort(a=x), np.argsort(a=x), np.interp(x, [0, 900], [1j, 2])
+
+    fused = pk.fuse(body)
+    for seed in range(4):
+        assert_same(fused(numbers(seed)), body(numbers(seed)))
+
+
 def test_calls_in_threads(engine):
     """Each thread has arguments of its own; the array is shared, and changes between the rounds."""
     weights = np.ones(3)

@@ -18,7 +18,7 @@ from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.number_flow import NumberFlow
 from pycudakit.fusing.bytecode.opcodes import inner_codes, loads_attribute
 from pycudakit.fusing.bytecode.sources import ArgumentSource
-from pycudakit.fusing.bytecode.value_kinds import Known, ObjectOf, kind_of
+from pycudakit.fusing.bytecode.value_kinds import READS_ARRAY, Known, ObjectOf, kind_of
 from pycudakit.fusing.memory.tracer import Tracer
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -39,9 +39,6 @@ class Risk(NamedTuple):
     file: str
     line: int
     reason: str
-
-
-READS_ARRAY = "reads an array that is not an argument"  # the end of the reason of such a risk
 
 
 class Analysis:

@@ -12,6 +12,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
     NUMBER,
     PLAIN,
+    READS_ARRAY,
     SUPPORTED_ARRAY,
     UNKNOWN,
     VALUE,
@@ -108,7 +109,7 @@ class CollectionEffects:
         if not all(has_no_effects(kind, self.heap) for kind in kinds):
             return Effect(UNKNOWN, f"{operation} of an object that {OTHER_CODE}")
         if any(reads_memory(kind, self.heap) for kind in kinds):
-            return Effect(VALUE, f"{operation} reads an array that is not an argument")
+            return Effect(VALUE, f"{operation} {READS_ARRAY}")
         return Effect(VALUE)
 
     def container_of_call(self) -> Any:

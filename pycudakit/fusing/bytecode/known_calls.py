@@ -22,6 +22,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     MANAGER,
     NUMBER,
     PLAIN,
+    READS_ARRAY,
     SLICE,
     SUPPORTED_ARRAY,
     TRACER,
@@ -253,7 +254,7 @@ def _result(kind: Any, values: list[Any], heap: dict[Any, Any], name: str, recor
             UNKNOWN if kind is not NUMBER else kind, f"{name}() of an object that may run other code"
         )
     if any(reads_memory(value, heap) for value in values):
-        return Effect(kind, f"{name}() reads an array that is not an argument", recorded)
+        return Effect(kind, f"{name}() {READS_ARRAY}", recorded)
     return Effect(kind, "", recorded)
 
 
@@ -276,7 +277,7 @@ def _call_ufunc(
         is_tracer = function.nout == 1 and set(inputs) <= {TRACER, NUMBER, SUPPORTED_ARRAY} and not keywords
         is_numpys = name in _NUMPY_UFUNCS
         return Effect(TRACER if is_tracer and is_numpys else VALUE, "", is_recorded=True)
-    return Effect(VALUE, f"{name}() reads an array that is not an argument" if reads else "", False)
+    return Effect(VALUE, f"{name}() {READS_ARRAY}" if reads else "", False)
 
 
 _NUMPY_UFUNCS = frozenset(name for name, value in vars(np).items() if isinstance(value, np.ufunc))
@@ -381,7 +382,7 @@ def _call_numpy(
     out = keywords.get("out")
     is_recorded = is_dispatched and first is TRACER
     reads = any(reads_memory(value, heap) for value in values)
-    risk = f"{name}() reads an array that is not an argument" if reads else ""
+    risk = f"{name}() {READS_ARRAY}" if reads else ""
     if out is not None and out is not PLAIN:
         return Effect(VALUE if type(out) is Items else out, risk)
     if name in _WRITES:

@@ -11,6 +11,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     ARRAYS,
     NUMBER,
     PLAIN,
+    READS_ARRAY,
     SLICE,
     SUPPORTED_ARRAY,
     TRACER,
@@ -73,7 +74,7 @@ class OperatorEffects(CollectionEffects):
         if reads_memory(left, self.heap) or reads_memory(right, self.heap):
             may_repeat = type(left) in _SEQUENCES or type(right) in _SEQUENCES
             kind = UNKNOWN if may_repeat else VALUE
-            return Effect(kind, "an operator reads an array that is not an argument")
+            return Effect(kind, f"an operator {READS_ARRAY}")
         return Effect(VALUE)
 
     def compare(self, left: Any, right: Any) -> Effect:
@@ -96,9 +97,9 @@ class OperatorEffects(CollectionEffects):
         if owner in (ARRAY, SUPPORTED_ARRAY):
             parts = index.kinds if type(index) is Items else (index,)
             is_view = SLICE in parts and all(part in (SLICE, NUMBER, PLAIN) for part in parts)
-            return Effect(owner, "" if is_view else "an index reads an array that is not an argument")
+            return Effect(owner, "" if is_view else f"an index {READS_ARRAY}")
         if owner is TRACER:
-            risk = "an index reads an array that is not an argument" if reads_memory(index, self.heap) else ""
+            risk = f"an index {READS_ARRAY}" if reads_memory(index, self.heap) else ""
             return Effect(TRACER, risk, is_recorded=True)
         if owner in (VALUE, NUMBER, PLAIN):
             return Effect(owner)
@@ -129,9 +130,7 @@ class OperatorEffects(CollectionEffects):
             is_read = reads_memory(index, self.heap) or (
                 value is ARRAY or (type(value) in (Items, Each, Container) and reads_memory(value, self.heap))
             )
-            return Effect(
-                None, "it reads an array that is not an argument" if is_read else "", owner is TRACER
-            )
+            return Effect(None, f"it {READS_ARRAY}" if is_read else "", owner is TRACER)
         self.leak([value])
         if owner in ARRAYS:
             return Effect(None, "it writes to an array that is not an argument")

@@ -19,6 +19,7 @@ from pycudakit.fusing.bytecode.sources import MISSING, ItemSource, PartialSource
 from pycudakit.fusing.memory.pytree import is_generator
 from pycudakit.fusing.memory.tracer import Tracer
 
+READS_ARRAY = "reads an array that is not an argument"  # the end of the reason of such a risk
 _MAX_ITEMS = 64  # of a tuple, list or dict that is looked into
 _FIELD = type(collections.namedtuple("_Field", "name").name)  # type: ignore[attr-defined]  # noqa: PYI024
 

@@ -72,7 +72,7 @@ _ALL_FLAGS = abi.FPE_DIVIDE_BY_ZERO | abi.FPE_OVERFLOW | abi.FPE_INVALID
 # Entries that take the addresses of arrays, of which the last is the result; and those of each type.
 _OF_TYPES = frozenset({"pk_sort", "pk_argsort", "pk_searchsorted", "pk_matmul"})
 _OF_POINTERS = _OF_TYPES | {"pk_take", "pk_interp"}
-# Those that take an operand table, of which the last is the result, and then a shape.
+# Those that take an operand table, whose last row is the result, and then a shape.
 _OF_TABLES = frozenset({"pk_scan", "pk_gray", "pk_resize", "pk_filter"})
 _TYPE_BITS = 0xFFFFFFFF  # of the word that has the type and the flags of an operand
 _TYPE_CODES = {
@@ -118,7 +118,7 @@ class CapturedSegment:
 
     def __init__(self) -> None:
         self.requests: list[tuple[Request, dict[int, Memory]]] = []  # the memory by the row of the operand
-        # Elementwise requests, by the key of the call, with the program, which the key has by its id.
+        # Elementwise requests, by the key of the call. The program is kept alive, as the key has its id.
         self.known: dict[tuple[Any, ...], tuple[ElementProgram, Request, dict[int, Memory]]] = {}
         self.constants = Constants()
         self.finite: list[Memory] = []  # results of reductions, which may have to warn unless finite
@@ -166,7 +166,7 @@ class Capture:
         self._bytes = 0
         self.is_valid = True
         self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
-        self.lacked_time = False  # with a longer time limit, there might be a plan
+        self.timed_out = False  # the time limit was the reason: with a longer one, there might be a plan
         self._may_be_late = max_seconds is not None
         self._is_small = sum([array.size for array in arrays]) <= SMALL_ARRAYS
         self.max_seconds = MAX_SECONDS if max_seconds is None else max_seconds
@@ -353,7 +353,7 @@ class Capture:
             return
         if time.perf_counter() > self._ends_at:
             self.mark_not_replayable()
-            self.is_late = self.lacked_time = self._may_be_late
+            self.is_late = self.timed_out = self._may_be_late
             return
         if name_of_entry(entry.entry)[0] not in ENTRIES or self._request_count >= _MAX_REQUESTS:
             self.mark_not_replayable()
@@ -368,7 +368,7 @@ class Capture:
             request, memories = self._new_request(entry, function)
             self._append(request, memories)
             return
-        # A step of a loop has the requests of the step before.
+        # A step of a loop may repeat the requests of the step before, on the same memory.
         segment, key = self.segments[-1], (*entry.key(), self._quiet_flags())
         known = segment.known.get(key)
         if known is None:

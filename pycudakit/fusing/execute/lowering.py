@@ -243,7 +243,10 @@ class _SegmentLowering:
     def _lowered_request(
         self, request: Request, memories: dict[int, Memory], has_quiet_requests: bool
     ) -> tuple[Request, tuple[Any, ...], Any]:
-        """Set the places of a request; return it with its key, and a description of it and its operands."""
+        """Set the places of a captured request, once; return it with its key and its identity.
+
+        Requests with one key are one request of the plan. The identity is that of the segment's part.
+        """
         if not has_quiet_requests and request.quiet:
             request = request._replace(quiet=0)
         operands = []

@@ -85,7 +85,7 @@ def library_function(module: str, name: str) -> Any:
 
 
 def call_with_arrays(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Call a pycudakit function with host arrays; `topk` and image functions run on the device."""
+    """Call a pycudakit function, with host arrays but for `topk` and image functions."""
     _count(trace, function, arguments, keywords)
     if function.__name__ == "topk" and trace.buffers.scope.is_open:
         result = topk(trace, *arguments, **keywords)
@@ -153,7 +153,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
             product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product
-        if name in _CAPTURED and trace.capture is not None:
+        if name in _CAPTURED and arguments and trace.capture is not None:
             captured = _CAPTURED[name](trace, function, arguments, keywords)
             if captured is not None:
                 return captured
@@ -171,7 +171,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
 
 def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Compute `matmul` or `dot` in a call that is to be replayed; return None if it cannot be."""
-    factors = [_factor(trace, each) for each in arguments]
+    factors = [_as_tracer(trace, each) for each in arguments]
     if len(factors) != 2 or keywords or any(each is None for each in factors):
         return None
     a, b = map(trace.materialize, factors)
@@ -192,8 +192,8 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     return Tracer(trace, leaf(result, trace.executor.buffer_of_result(result)), result.ndim == 0)
 
 
-def _factor(trace: Trace, value: Any) -> Any:
-    """Return a tracer of an array; None for other values, and for large arrays that are not arguments."""
+def _as_tracer(trace: Trace, value: Any) -> Any:
+    """Return a tracer for an array; None for other values, and for large arrays that are not arguments."""
     if type(value) is not np.ndarray:
         return value if type(value) is Tracer and not value.is_scalar else None
     return trace.tracer_of_leaf(value)
@@ -223,7 +223,7 @@ def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
 def _captured_take(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
     """Take elements by an array of indices in a call that is to be replayed; return None if it cannot be."""
     capture = trace.capture
-    pair, axis = [_factor(trace, each) for each in _converted("take", arguments[:2])], arguments[2:]
+    pair, axis = [_as_tracer(trace, each) for each in _converted("take", arguments[:2])], arguments[2:]
     if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
         return None
     if pair[1].ndim == 1 and not layout_stub(pair[1]).flags.c_contiguous:
@@ -254,7 +254,7 @@ def _captured_sort(trace: Trace, function: Any, arguments: Any, keywords: dict[s
 def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
     """Search a sorted array in a call that is to be replayed; return None if it cannot be."""
     capture, rest = trace.capture, arguments[2:]
-    pair = _converted("searchsorted", [_factor(trace, each) for each in arguments[:2]])
+    pair = _converted("searchsorted", [_as_tracer(trace, each) for each in arguments[:2]])
     if capture is None or len(pair) != 2 or not all(map(has_elements, pair)):
         return None
     if not _needs_no_conversion("searchsorted", (*pair, *rest), keywords):
@@ -266,28 +266,28 @@ def _captured_search(trace: Trace, function: Any, arguments: Any, keywords: dict
 
 
 def _captured_interp(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
-    """Interpolate between constant points in a call that is to be replayed; return None if it cannot be."""
+    """Interpolate between points that are no tracers in a call that is to be replayed; None if impossible."""
     capture, (x, *rest) = trace.capture, arguments
     if capture is None or len(rest) < 2 or not _needs_no_conversion("interp", arguments, keywords):
         return None
-    points, others = rest[:2], (*rest[2:], *keywords.values())
-    if any(type(each) is Tracer for each in (*points, *others)):  # Python reads the points
+    if any(type(each) is Tracer for each in (*rest, *keywords.values())):  # Python reads the points
         return None
-    arrays = [_factor(trace, np.ascontiguousarray(each, FLOAT64)) for each in points]
+    points = [np.asarray(each) for each in rest[:2]]
+    if any(each.dtype not in CODES for each in points):  # such as complex numbers
+        return None
+    arrays = [_as_tracer(trace, np.ascontiguousarray(each, FLOAT64)) for each in points]
     if any(each is None for each in arrays):
         return None
     at = trace.materialize(x)
     if not at.flags.c_contiguous:
         return None
-    return captured_call(
-        trace, capture, function, [at, *map(trace.materialize, arrays)], others[: len(rest) - 2], keywords
-    )
+    return captured_call(trace, capture, function, [at, *map(trace.materialize, arrays)], rest[2:], keywords)
 
 
 def _captured_digitize(
     trace: Trace, _function: Any, arguments: Any, keywords: dict[str, Any]
 ) -> Tracer | None:
-    """Search constant edges, as `numpy.digitize` does, in a call that is to be replayed."""
+    """Search increasing edges that are no tracer, as `numpy.digitize` does; None if that is impossible."""
     if trace.capture is None or len(arguments) != 2 or not keywords.keys() <= {"right"}:
         return None
     x, edges = arguments

@@ -41,6 +41,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     SUPPORTED_ARRAY,
     UNKNOWN,
     Container,
+    ContentsOf,
     Each,
     Generated,
     Items,
@@ -185,11 +186,25 @@ class _Round:
 
     def _argument(self, source: ArgumentSource) -> Any:
         kind = self._facts.kind_at(source)
-        if type(kind) is Listed:
-            is_shared = kind.kind in (ARRAY, SUPPORTED_ARRAY)  # not copied for the call
-            self._facts.store(source, UNKNOWN if is_shared else kind.kind)
-            return Container(source)
-        return kind
+        return self._of_argument(kind, source, ContentsOf(source))
+
+    def _of_argument(self, kind: Any, site: Any, within: Any) -> Any:
+        """Return the kind of an argument, or of a part: with containers for lists, dicts and sets."""
+        if type(kind) is Items:
+            return Items(tuple([self._of_argument(each, within, within) for each in kind.kinds]), kind.fields)
+        return self._container(site, kind) if type(kind) is Listed else kind
+
+    def _container(self, site: Any, listed: Listed) -> Container:
+        """Return the container for a list, dict or set among the arguments.
+
+        Those in it share a site, since two of them may be one object.
+        """
+        is_shared = listed.kind in (ARRAY, SUPPORTED_ARRAY)  # not copied for the call
+        self._facts.store(site, UNKNOWN if is_shared else listed.kind)
+        within = site if type(site) is ContentsOf else ContentsOf(site)
+        for inner in listed.inner:
+            self._facts.store(site, self._container(within, inner))
+        return Container(site)
 
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
         """Return the effect of calling a Python function; None if it cannot be analysed."""
@@ -219,9 +234,11 @@ class _Round:
             is_fused = getattr(type(function.value), "is_fused_function", False)
             if not is_fused and self._depth:  # it gets arrays in place of tracers
                 return None
-        names = bind(code, arguments, keywords, defaults, named_defaults)
+        names, more = bind(code, arguments, keywords, defaults, named_defaults) or (None, {})
         if names is None or code.co_flags & _COROUTINE_FLAGS:
             return None
+        for kind in more.values():
+            self._facts.store((id(code), "keywords"), kind)
         key = code, tuple(names.items()), cells, owner
         if key not in self._summaries:
             self._summaries[key] = None
@@ -285,13 +302,14 @@ def bind(
     keywords: dict[str, Any],
     defaults: tuple[Any, ...],
     named_defaults: dict[str, Any],
-) -> dict[str, Any] | None:
-    """Return the kinds of a function's parameters; None if the arguments do not fit."""
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the kinds of a function's parameters, and of its other keywords; None if they do not fit."""
     count, only_named = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames[: count + only_named]
     bound = dict(zip(names[count - len(defaults) : count], defaults, strict=True))
     bound.update({name: kind for name, kind in named_defaults.items() if name in names[count:]})
-    rest, more = arguments[count:], {}
+    rest: list[Any] = arguments[count:]
+    more: dict[str, Any] = {}
     bound.update(zip(names[:count], arguments, strict=False))
     for name, kind in keywords.items():
         if name in names[code.co_posonlyargcount :]:
@@ -304,10 +322,10 @@ def bind(
     elif rest:
         return None
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        bound[after[0]] = Container((id(code), "keywords")) if not more else UNKNOWN
+        bound[after[0]] = Container((id(code), "keywords"))
     elif more:
         return None
-    return bound if all(name in bound for name in names) else None
+    return (bound, more) if all(name in bound for name in names) else None
 
 
 class _Frame(Interpreter):

@@ -22,6 +22,7 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.known_calls import module_of
+from pycudakit.fusing.bytecode.value_kinds import is_named_tuple
 from pycudakit.fusing.execute.capture import key_of_constant
 from pycudakit.fusing.memory.buffer import owner_of
 
@@ -211,7 +212,7 @@ def _is_pure(value: Any) -> bool:
     if isinstance(value, type):
         is_exception = issubclass(value, BaseException) and value.__module__ == "builtins"
         is_number = issubclass(value, np.generic) and value.__module__ == "numpy"
-        return value in _BUILTINS or is_exception or is_number
+        return value in _BUILTINS or is_exception or is_number or is_named_tuple(value)
     if not isinstance(value, _FUNCTIONS):
         return False
     if isinstance(value, np.ufunc) or value in _BUILTINS:

@@ -26,6 +26,7 @@ from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Noted, Reason
 from pycudakit._runtime.lru_cache import LRUCache, next_use, release_least_recent
 from pycudakit._runtime.native_call import collect_calls, log_fused_call
+from pycudakit.fusing.bytecode.value_kinds import is_named_tuple
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.lowering import lower
@@ -189,7 +190,9 @@ def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
         addresses.append(address)
         bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
         return dtype.char, value.shape, value.strides, flags
-    if kind is tuple and len(value) <= _MAX_LENGTH and depth < MAX_DEPTH:
+    if issubclass(kind, tuple) and len(value) <= _MAX_LENGTH and depth < MAX_DEPTH:
+        if kind is not tuple and not is_named_tuple(kind):
+            raise NotReplayableError
         return kind, tuple([_key_of(part, operands, depth + 1) for part in value])
     key = key_of_constant(value)
     if key is not None:

@@ -45,6 +45,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     SUPPORTED_ARRAY,
     TRACER,
     UNKNOWN,
+    VALUE,
     BoundFunction,
     Cell,
     Container,
@@ -62,6 +63,9 @@ from pycudakit.fusing.bytecode.value_kinds import (
     join,
     kind_of,
 )
+
+# Methods of dicts, with the kinds of their items.
+_OF_DICTS = {"items": Items((PLAIN, VALUE)), "keys": PLAIN, "values": VALUE}
 
 
 class Effects(OperatorEffects):
@@ -155,6 +159,8 @@ class Effects(OperatorEffects):
 
     def attribute(self, owner: Any, name: str) -> Effect:
         """Return the effect of reading an attribute."""
+        if owner is VALUE and name in _OF_DICTS:
+            return Effect(MethodOf(owner, name))
         if owner in ARRAYS:
             effect, is_method = attribute_of_array(owner, name)
             return Effect(MethodOf(owner, name)) if is_method else effect
@@ -283,6 +289,8 @@ class Effects(OperatorEffects):
 
     def _call_method(self, method: MethodOf, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
         owner, name = method.owner, method.name
+        if owner is VALUE and name in _OF_DICTS and not (arguments or keywords):
+            return Effect(Each(_OF_DICTS[name]))
         if owner in ARRAYS:
             return call_method_of_array(owner, name, arguments, keywords, self.heap)
         values = [*arguments, *keywords.values()]
@@ -300,6 +308,10 @@ class Effects(OperatorEffects):
             return Effect(effect.kind if owner is GENERATOR else PLAIN, effect.risk)
         if type(owner) is Container:
             return self.call_container(owner, name, arguments, keywords)
+        if type(owner) is Items and owner.fields and name == "_replace" and not arguments:
+            parts = dict(zip(owner.fields, owner.kinds, strict=True)) | keywords
+            are_known = len(parts) == len(owner.kinds)
+            return Effect(Items(tuple(parts.values()), owner.fields)) if are_known else None
         if type(owner) in (Items, Each) and name in ("index", "count"):
             return self.read_all([owner, *arguments], f".{name}()")._replace(kind=NUMBER)
         return None

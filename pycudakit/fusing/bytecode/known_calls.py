@@ -36,6 +36,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     MethodOf,
     has_no_effects,
     is_kernel,
+    is_named_tuple,
     item_of,
     join_all,
     reads_memory,
@@ -210,6 +211,8 @@ def call_known(
         return _call_ufunc(function, values, arguments, keywords, heap)
     if function is np.ndarray and len(arguments) <= 2 and keywords.keys() <= {"shape", "dtype", "order"}:
         function = np.empty
+    if isinstance(function, type) and is_named_tuple(function):
+        return _call_named_tuple(function, arguments, keywords)
     if isinstance(function, type):
         return _call_type(function, values, arguments, heap)
     name = getattr(function, "__name__", "")
@@ -281,6 +284,14 @@ def _call_ufunc(
 
 
 _NUMPY_UFUNCS = frozenset(name for name, value in vars(np).items() if isinstance(value, np.ufunc))
+
+
+def _call_named_tuple(cls: Any, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
+    """Return the effect of making a named tuple; None for other arguments than one for each field."""
+    given = dict(zip(cls._fields, arguments, strict=False)) | keywords
+    if len(arguments) + len(keywords) != len(cls._fields) or given.keys() != set(cls._fields):
+        return None
+    return Effect(Items(tuple([given[name] for name in cls._fields]), cls._fields))
 
 
 def _call_type(

@@ -15,7 +15,7 @@ import numpy as np
 
 from pycudakit._native.dtypes import CODES
 from pycudakit._runtime.lazy_array import LazyPandas
-from pycudakit.fusing.bytecode.sources import MISSING, ItemSource, PartialSource, has_plain_attributes
+from pycudakit.fusing.bytecode.sources import MISSING, ItemSource, PartialSource
 from pycudakit.fusing.memory.pytree import is_generator
 from pycudakit.fusing.memory.tracer import Tracer
 
@@ -86,10 +86,12 @@ class Each:
 class Listed:
     """A list, dict or set from outside of the analysed code, with values of one kind.
 
-    Where the code reads it, it becomes a `Container` whose site is its `ContentsOf`.
+    Where the code reads it, it becomes a `Container` whose site is its `ContentsOf`. `inner` are the lists,
+    dicts and sets among the values, of which `kind` does not tell.
     """
 
     kind: Any
+    inner: tuple[Listed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,10 @@ class Container:
 
 @dataclass(frozen=True)
 class ContentsOf:
-    """The site of the contents of a list, set or dict from outside; its source is that of the variable."""
+    """The site of the contents of a list, set or dict from outside, whose source is that of the variable.
+
+    Of an argument, which the trace copies, it is the site of all containers within.
+    """
 
     source: Any
 
@@ -216,6 +221,11 @@ def item_of(kind: Any) -> Any:
 
 # ---- Kinds of objects -------------------------------------------------------------------------------
 
+# Attributes of each class that `namedtuple` or `NamedTuple` makes.
+_NAMES = """__annotate__ __annotate_func__ __annotations__ __annotations_cache__ __conditional_annotations__
+__doc__ __firstlineno__ __getnewargs__ __match_args__ __module__ __new__ __orig_bases__ __replace__ __repr__
+__slots__ __static_attributes__"""
+_OF_NAMED_TUPLES = frozenset(_NAMES.split())
 _PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range})
 _KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
 
@@ -288,14 +298,13 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     if cls is CodeType:
         return Known(value)
     if issubclass(cls, tuple) and len(value) <= _MAX_ITEMS and depth < 4:
-        fields = getattr(cls, "_fields", ())
-        is_named = bool(fields) and all(type(cls.__dict__.get(name)) is _FIELD for name in fields)
-        if cls is tuple or (is_named and has_plain_attributes(cls)):
+        is_named = is_named_tuple(cls)
+        if cls is tuple or is_named:
             kinds = [
                 kind_of(each, None if source is None else ItemSource(source, index), depth + 1)
                 for index, each in enumerate(value)
             ]
-            return Items(tuple(kinds), tuple(fields) if is_named else ())
+            return Items(tuple(kinds), getattr(cls, "_fields", ()))
         return UNKNOWN
     if cls in (list, dict, set, frozenset) and source is not None:
         parts = value.values() if cls is dict else value
@@ -303,7 +312,9 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
             return UNKNOWN
         if cls is dict and not all(type(key) in (str, int, float, bool) for key in value):
             return UNKNOWN
-        return Listed(join_all([_nested(kind_of(part, source, depth + 1)) for part in parts]))
+        kinds = [_nested(kind_of(part, source, depth + 1)) for part in parts]
+        inner = tuple([kind for kind in kinds if type(kind) is Listed])
+        return Listed(join_all([kind for kind in kinds if type(kind) is not Listed]), inner)
     if cls is functools.partial and depth < 4:
         return _kind_of_partial(value, source, depth)
     if is_generator(value) or cls.__name__ == "TracedGenerator":
@@ -311,6 +322,18 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     if getattr(cls, "__module__", "") == "numpy.lib._index_tricks_impl":
         return Known(value)
     return UNKNOWN if source is None else ObjectOf(source, cls)
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Return True for a class of `typing.NamedTuple` or `collections.namedtuple` without code of its own."""
+    if cls.__bases__ != (tuple,) or type(cls) is not type:
+        return False
+    names = vars(cls)
+    fields = names.get("_fields", ())
+    are_fields = bool(fields) and all(type(names.get(name)) is _FIELD for name in fields)
+    own = [name for name in names if name.startswith("__") and name not in _OF_NAMED_TUPLES]
+    made_in = getattr(cls.__new__, "__globals__", {}).get("__name__")
+    return are_fields and not own and made_in == f"namedtuple_{cls.__name__}"
 
 
 def _is_fused(cls: type) -> bool:

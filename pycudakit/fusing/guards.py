@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter, is_
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.known_calls import module_of
+from pycudakit.fusing.bytecode.sources import MISSING, has_plain_attributes, type_attribute
 from pycudakit.fusing.bytecode.value_kinds import is_named_tuple
 from pycudakit.fusing.execute.capture import key_of_constant
 from pycudakit.fusing.memory.buffer import owner_of
 
 MAX_ARRAY_BYTES = 32 << 10  # of an array, or of the base of a view; a trace copies such arrays
+_MAX_METHODS = 64  # of the objects among the arguments
 MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
 _NUMPY = ("numpy", "math")
@@ -47,6 +50,12 @@ fromfile fromfunction frompyfunc fuse genfromtxt get_printoptions geterr geterrc
 loadtxt memmap memory_info nditer printoptions profile release save savetxt savez savez_compressed setflags
 testing tofile vectorize"""
 _IMPURE_NAMES = frozenset(_NAMES.split())
+# Special names of a class whose objects behave as those of `object`.
+_NAMES = """__annotate__ __annotate_func__ __annotations__ __annotations_cache__ __class_getitem__
+__conditional_annotations__ __dataclass_fields__ __dataclass_params__ __dict__ __doc__ __eq__ __firstlineno__
+__hash__ __init__ __init_subclass__ __match_args__ __module__ __orig_bases__ __parameters__ __post_init__
+__qualname__ __replace__ __repr__ __static_attributes__ __str__ __weakref__"""
+_PLAIN_NAMES = frozenset(_NAMES.split())
 
 
 class ImpureError(Exception):
@@ -77,6 +86,8 @@ class Guards:
         Whether it sets NumPy's error handling: calls with other settings have other keys.
     memory
         The memory of the arrays among the free variables at the last evaluation, by the id of the base.
+    attributes
+        The names of all attributes that the function reads, and the pure functions that it calls.
 
     Raises
     ------
@@ -93,6 +104,9 @@ class Guards:
         self.sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self.memory: dict[int, GuardedMemory] = {}
+        self._memory_of_objects: dict[int, GuardedMemory] = {}  # the same for attributes of arguments
+        self._methods: LRUCache[FunctionType, Guards] = LRUCache(_MAX_METHODS)
+        self.attributes: set[str] = set()
         self._add(function)
         for module, names in self._modules.items():
             read = partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
@@ -142,7 +156,7 @@ class Guards:
         if not is_known or not owner.flags.forc or owner.nbytes > MAX_ARRAY_BYTES:
             raise ImpureError
         begin, content = address_of(owner), owner.tobytes("A")
-        last = self.memory.get(id(owner))
+        last = self.memory.get(id(owner)) or self._memory_of_objects.get(id(owner))
         if last is None or last.content != content or last.begin != begin:
             digest = hashlib.blake2b(content, digest_size=16).digest()
             last = GuardedMemory(0, begin, begin + len(content), content, digest)
@@ -153,6 +167,53 @@ class Guards:
         layout = dtype.char, array.shape, array.strides, array.flags.num, address_of(array) - begin
         return last.digest, identity, layout
 
+    def keys_of_objects(self, objects: Sequence[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
+        """Return the keys of objects of other classes, and add the memory of their arrays.
+
+        A key has the values of the attributes that the function may read, and of the free variables of
+        methods. Raises ImpureError for an object that other code can change, or that runs other code.
+        """
+        arrays: dict[int, int] = {}
+        keys = tuple([self._key_of_object(each, memory, arrays) for each in objects])
+        self._memory_of_objects = memory
+        return keys
+
+    def _key_of_object(
+        self, value: Any, memory: dict[int, GuardedMemory], arrays: dict[int, int]
+    ) -> tuple[Any, ...]:
+        cls: Any = type(value)
+        names = getattr(value, "__dict__", None)
+        if not (_has_plain_objects(cls) and type(names) is dict):
+            raise ImpureError
+        parts: list[Any] = [cls]
+        pending, seen = [*self.attributes], set(self.attributes)
+        while pending:
+            name = pending.pop()
+            on_class = type_attribute(cls, name) if hasattr(cls, name) else MISSING
+            if hasattr(type(on_class), "__set__"):  # a property, or a slot
+                raise ImpureError
+            found = names.get(name, on_class)
+            if found is MISSING:
+                continue
+            if found is not on_class or type(found) is not FunctionType:
+                parts += name, self._key_of(found, memory, arrays)
+                continue
+            guards = self._guards_of_method(found)
+            parts += name, found, guards.evaluate()
+            memory.update(guards.memory)
+            pending += guards.attributes - seen
+            seen |= guards.attributes
+        return tuple(parts)
+
+    def _guards_of_method(self, function: FunctionType) -> Guards:
+        """Return the guards of a method."""
+        guards = self._methods[function]
+        if guards is None:
+            guards = self._methods[function] = guards_of(function) or _IMPURE
+        if guards is _IMPURE or guards.sets_errors:
+            raise ImpureError
+        return guards
+
     def _add(self, callee: Any) -> None:
         """Add the free variables of a function, and those of the pure functions that it calls."""
         if any(callee is each for each in self._functions):
@@ -162,7 +223,8 @@ class Guards:
         names = _globals_of(function.__code__) if type(function) is FunctionType else None
         if names is None:
             raise ImpureError
-        self.sets_errors |= "errstate" in code_uses(function.__code__).attributes
+        self.attributes |= code_uses(function.__code__).attributes
+        self.sets_errors |= "errstate" in self.attributes
         readers: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
         readers += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
         readers += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]
@@ -190,8 +252,22 @@ class Guards:
                 self._add(value)
 
 
+_IMPURE = object.__new__(Guards)  # in place of the guards of a method that may have side effects
+
+
+@lru_cache(256)
+def _has_plain_objects(cls: Any) -> bool:
+    """Return True for a class in Python whose objects have attributes and methods, but no operators."""
+    if type(cls) is not type or not has_plain_attributes(cls):
+        return False
+    names = {name for base in cls.__mro__[:-1] for name in vars(base)}
+    return all(name in _PLAIN_NAMES or not name.startswith("__") for name in names)
+
+
 def guards_of(function: Any) -> Guards | None:
     """Return the guards of a function; None if it may have side effects, or its state can change unseen."""
+    if type(function) is MethodType:
+        function = function.__func__
     if type(function) is not FunctionType:
         return None
     try:

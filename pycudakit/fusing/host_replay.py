@@ -15,6 +15,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar
 from pycudakit.fusing.execute.lowering import lower
 from pycudakit.fusing.execute.plan import Plan
 from pycudakit.fusing.execute.plan_tree import NotReplayed, PlanTree
-from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
+from pycudakit.fusing.guards import MAX_DEPTH, GuardedMemory, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import is_generator, tree_map_in_place
 
@@ -46,13 +47,15 @@ _MANY_MISSES = 8  # calls in succession whose paths are not known, after which f
 _MAX_FAILED_CAPTURES = 3  # of calls that branch, of which others may be replayable
 _MAX_LENGTH = 64  # of a container among the arguments
 _OPERAND_TYPES = frozenset({float, np.float64})  # of numbers whose values are operands
+_OTHER_TYPES = (np.ndarray, np.generic, type, FunctionType, ModuleType)  # of no objects with plain attributes
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
 class Operands(NamedTuple):
     """The objects among the arguments of a call that are no constants.
 
-    `addresses` are those of the arrays, and `bounds` the begin and the end of each in memory.
+    `addresses` are those of the arrays, and `bounds` the begin and the end of each in memory. The values of
+    the attributes of `objects` are constants of a plan.
     """
 
     arrays: list[Array]
@@ -60,6 +63,7 @@ class Operands(NamedTuple):
     bounds: list[tuple[int, int]]
     generators: list[Any]  # of pycudakit
     containers: list[Any]  # lists and dicts
+    objects: list[Any]  # of other classes
 
 
 class Signature(NamedTuple):
@@ -73,6 +77,7 @@ class Signature(NamedTuple):
     operands: Operands
     engine: str
     scalars: dict[int | str, Array]
+    has_guarded_arrays: bool
 
     @property
     def arrays(self) -> list[Array]:
@@ -140,7 +145,7 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     guards: Guards | None = function.guards
     if guards is None or not IS_ON or context.fast_path_engine() not in (engine, "auto"):
         return None
-    operands = Operands([], [], [], [], [])
+    operands = Operands([], [], [], [], [], [])
     bounds = operands.bounds
     scalars: dict[int | str, Array] = {}
     types: list[tuple[int | str, type]] = []  # of the numbers, whose arrays have one dtype
@@ -153,32 +158,48 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
                 types.append((key, type(value)))
         args = [scalars.get(index, value) for index, value in enumerate(args)]
         kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
+    memory: dict[int, GuardedMemory] = {}
     try:
+        if type(function.function) is MethodType:
+            operands.objects.append(function.function.__self__)
         positional = tuple([_key_of(value, operands) for value in args])
         keyword = kwargs and tuple([(name, _key_of(value, operands)) for name, value in kwargs.items()])
-        guard_values = guards.evaluate()
+        guard_values = _guard_values(guards, operands.objects, memory)
     except (NotReplayableError, ImpureError):
         return None
     has_operands = len(bounds) > len(scalars) or operands.generators
     if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
-    if (
-        guards.memory
-    ):  # the elements of global arrays are constants of a plan: no argument shares their memory
-        bounds = [*bounds, *[(each.begin, each.end) for each in guards.memory.values()]]
+    if guards.memory or memory:  # whose elements are constants of a plan: no argument shares it
+        guarded = {**guards.memory, **memory}
+        bounds = [*bounds, *[(each.begin, each.end) for each in guarded.values()]]
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
     key_of_call = engine, guard_values, positional, keyword or (), tuple(types)
-    return Signature(key_of_call, operands, engine, scalars)
+    return Signature(key_of_call, operands, engine, scalars, bool(guards.memory or memory))
+
+
+def _guard_values(guards: Guards, objects: list[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
+    values = guards.evaluate()
+    return (*values, *guards.keys_of_objects(objects, memory)) if objects else values
+
+
+def guards_hold(function: Any, signature: Signature) -> bool:
+    """Return True if the free variables, and the attributes of arguments, are as a signature has them."""
+    try:
+        values = _guard_values(function.guards, signature.operands.objects, {})
+        return bool(values == signature.key[1])
+    except ImpureError:
+        return False
 
 
 def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
     """Return the part of the key for one argument, and append it to the operands if it is one."""
     kind = type(value)
     if kind is np.ndarray:
-        arrays, addresses, bounds, _, _ = operands
+        arrays, addresses, bounds, *_ = operands
         for index, array in enumerate(arrays):
             if array is value:
                 return index
@@ -206,7 +227,14 @@ def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
                 return kind, index
         generators.append(value)
         return kind, len(generators) - 1
-    raise NotReplayableError
+    if depth or isinstance(value, _OTHER_TYPES):
+        raise NotReplayableError
+    objects = operands.objects
+    for index, other in enumerate(objects):
+        if other is value:
+            return object, index
+    objects.append(value)
+    return object, len(objects) - 1
 
 
 def _key_of_container(value: Any, operands: Operands, depth: int) -> Any:
@@ -313,6 +341,7 @@ class PlanCache:
         capture = Capture(signature.arrays, signature.engine, max_seconds, signature.operands.generators)
         capture.scalars = signature.scalars
         capture.containers = set(map(id, signature.operands.containers))
+        capture.has_guarded_arrays = signature.has_guarded_arrays
         with recorded_warnings() as met:
             result = run(capture)
         entry = self._entry_of(signature)
@@ -379,7 +408,7 @@ def _replay_as_one_call(tree: PlanTree, signature: Signature, reason: Reason) ->
     """Replay a call, whose segments the call log has as one call."""
     began = time.perf_counter()
     numpy_seconds: list[float] = []
-    arrays, addresses, _, generators, _ = signature.operands
+    arrays, addresses, _, generators, *_ = signature.operands
     replay = functools.partial(tree.replay, arrays, addresses, reason, generators, numpy_seconds)
     # Under `auto`, the functions of pycudakit among the host calls run on the engine of the replay, too.
     is_usual = not tree.has_host_calls or context.current_engine() == signature.engine

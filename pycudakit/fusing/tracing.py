@@ -10,6 +10,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 from pycudakit import errors
@@ -32,8 +33,8 @@ from pycudakit.fusing.bytecode.analysis import Analysis
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
 from pycudakit.fusing.execute.capture import Capture, Scalar
 from pycudakit.fusing.function_analysis import analyse
-from pycudakit.fusing.guards import Guards, ImpureError, guards_of
-from pycudakit.fusing.host_replay import PlanCache, Signature
+from pycudakit.fusing.guards import Guards, guards_of
+from pycudakit.fusing.host_replay import PlanCache, Signature, guards_hold
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.pytree import all_tracers, arrays_in, as_plain_array, device_arrays_in, tree_map
 from pycudakit.fusing.numpy_api.registry import HANDLERS
@@ -108,7 +109,9 @@ class TracedFunction:
 
         `reason` is that of the engine, if `auto` chose it. `begin_trace` returns the trace.
         """
-        run = functools.partial(self.run_captured, args, kwargs, reason=reason, begin_trace=begin_trace)
+        run = functools.partial(
+            self.run_captured, args, kwargs, reason=reason, begin_trace=begin_trace, signature=signature
+        )
         return self.plans.capture(signature, self.name, run, max_seconds)
 
     def run_captured(
@@ -118,30 +121,18 @@ class TracedFunction:
         capture: Capture,
         reason: Reason = "",
         begin_trace: Callable[[], Trace] | None = None,
+        signature: Signature | None = None,
     ) -> Any:
         """Run the call traced, while a capture observes its library calls."""
         # The trace begins here, as it takes the capture's filters of warnings for those of the caller.
         trace = (begin_trace or self._new_trace_to_capture)()
         trace.executor.begun_capture = capture
-        guard_values = None if self.guards is None else self.guards.evaluate()
         capture.sets_errors = self.guards is not None and self.guards.sets_errors
         with observe_entries(capture.on_native_call):
             result = self.run(trace, arrays_in([args, kwargs]), args, kwargs, reason=reason)
-        if not self._guards_hold(guard_values):  # a global array has changed meanwhile
+        if signature is not None and not guards_hold(self, signature):  # an array has changed meanwhile
             capture.mark_not_replayable()
         return result
-
-    def _has_risks(self, analysis: Analysis) -> bool:
-        """Return True if a captured call may run other code, or read memory that no guard compares."""
-        has_global_arrays = self.guards is not None and bool(self.guards.memory)
-        return analysis.has_risks and not (has_global_arrays and analysis.only_reads_arrays)
-
-    def _guards_hold(self, values: tuple[Any, ...] | None) -> bool:
-        """Return True if the free variables have the values of this key."""
-        try:
-            return self.guards is None or self.guards.evaluate() == values
-        except ImpureError:
-            return False
 
     def run(
         self,
@@ -214,7 +205,7 @@ class TracedFunction:
         if trace.executor.begun_capture is not None and trace.executor.begun_capture.scalars:
             args, kwargs = self._with_scalar_operands(trace, trace.executor.begun_capture, args, kwargs)
         listener = trace.buffers.scope.listener
-        if trace.analysis is not None and self._has_risks(trace.analysis):
+        if trace.analysis is not None and _has_risks(trace.analysis, trace.executor.begun_capture):
             trace.mark_not_replayable()
             if listener is not None:
                 listener.mark_not_replayable()
@@ -281,7 +272,8 @@ class TracedFunction:
     def parameter_names(self) -> tuple[str, ...]:
         """Return the names of the function's parameters, in order."""
         code = getattr(self.function, "__code__", None)
-        return () if code is None else code.co_varnames[: code.co_argcount]
+        first = int(type(self.function) is MethodType)
+        return () if code is None else code.co_varnames[first : code.co_argcount]
 
     def _with_scalar_operands(self, trace: Trace, capture: Capture, args: Any, kwargs: Any) -> Any:
         """Replace the numbers that the function only computes with by tracers of the capture's arrays."""
@@ -318,6 +310,12 @@ class TracedFunction:
 
 
 _RUN_CODE = TracedFunction._run.__code__  # noqa: SLF001
+
+
+def _has_risks(analysis: Analysis, capture: Capture | None) -> bool:
+    """Return True if a captured call may run other code, or read memory that no guard compares."""
+    reads_guarded = capture is not None and capture.has_guarded_arrays and analysis.only_reads_arrays
+    return analysis.has_risks and not reads_guarded
 
 
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:

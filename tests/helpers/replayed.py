@@ -78,7 +78,9 @@ def _check_plan(function, signature, args, kwargs):
         expected = function.run(trace, traced.arrays, traced.args, traced.kwargs)
     except Exception:  # noqa: BLE001  (which the call raises again)
         return
-    if not function._guards_hold(signature.key[1]):  # it writes to global arrays: no call is like another
+    if not host_replay.guards_hold(
+        function, signature
+    ):  # it writes to global arrays: no call is like another
         return
     capture = Capture(captured.arrays, generators=captured.generators)
     result = function.run_captured(captured.args, captured.kwargs, capture)

@@ -178,6 +178,7 @@ class Capture:
         # Arrays in place of numbers that the function only computes with, by the argument's index or name.
         self.scalars: dict[int | str, Array] = {}
         self.containers: set[int] = set()  # the ids of lists and dicts among the arguments
+        self.has_guarded_arrays = False  # in free variables, or in attributes of arguments
 
     # ---- The traced call -------------------------------------------------------------------------------
 

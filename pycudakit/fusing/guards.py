@@ -20,7 +20,6 @@ import numpy as np
 
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
-from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.known_calls import module_of
 from pycudakit.fusing.bytecode.sources import MISSING, has_plain_attributes, type_attribute
@@ -29,7 +28,7 @@ from pycudakit.fusing.execute.capture import key_of_constant
 from pycudakit.fusing.memory.buffer import owner_of
 
 MAX_ARRAY_BYTES = 32 << 10  # of an array, or of the base of a view; a trace copies such arrays
-_MAX_METHODS = 64  # of the objects among the arguments
+_MAX_FUNCTIONS = 64  # with the methods of objects among the arguments
 MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
 _NUMPY = ("numpy", "math")
@@ -105,7 +104,7 @@ class Guards:
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self.memory: dict[int, GuardedMemory] = {}
         self._memory_of_objects: dict[int, GuardedMemory] = {}  # the same for attributes of arguments
-        self._methods: LRUCache[FunctionType, Guards] = LRUCache(_MAX_METHODS)
+        self._impure_methods: list[FunctionType] = []
         self.attributes: set[str] = set()
         self._add(function)
         for module, names in self._modules.items():
@@ -170,8 +169,8 @@ class Guards:
     def keys_of_objects(self, objects: Sequence[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
         """Return the keys of objects of other classes, and add the memory of their arrays.
 
-        A key has the values of the attributes that the function may read, and of the free variables of
-        methods. Raises ImpureError for an object that other code can change, or that runs other code.
+        A key has the values of the attributes that the function may read. The free variables of methods are
+        guarded from now on. Raises ImpureError for objects that may run other code, and other attributes.
         """
         arrays: dict[int, int] = {}
         keys = tuple([self._key_of_object(each, memory, arrays) for each in objects])
@@ -198,21 +197,22 @@ class Guards:
             if found is not on_class or type(found) is not FunctionType:
                 parts += name, self._key_of(found, memory, arrays)
                 continue
-            guards = self._guards_of_method(found)
-            parts += name, found, guards.evaluate()
-            memory.update(guards.memory)
-            pending += guards.attributes - seen
-            seen |= guards.attributes
+            self._add_method(found)
+            parts += name, found
+            pending += self.attributes - seen
+            seen |= self.attributes
         return tuple(parts)
 
-    def _guards_of_method(self, function: FunctionType) -> Guards:
-        """Return the guards of a method."""
-        guards = self._methods[function]
-        if guards is None:
-            guards = self._methods[function] = guards_of(function) or _IMPURE
-        if guards is _IMPURE or guards.sets_errors:
+    def _add_method(self, method: FunctionType) -> None:
+        """Add the free variables of a method; raise ImpureError if it may have side effects."""
+        if any(method is function for function in self._functions):
+            return
+        if len(self._functions) >= _MAX_FUNCTIONS or any(method is each for each in self._impure_methods):
             raise ImpureError
-        return guards
+        if guards_of(method) is None:
+            self._impure_methods = [*self._impure_methods[1 - _MAX_FUNCTIONS :], method]
+            raise ImpureError
+        self._add(method)
 
     def _add(self, callee: Any) -> None:
         """Add the free variables of a function, and those of the pure functions that it calls."""
@@ -250,9 +250,6 @@ class Guards:
                 self._add_module(value, attributes)
             elif not _is_numpys(value):
                 self._add(value)
-
-
-_IMPURE = object.__new__(Guards)  # in place of the guards of a method that may have side effects
 
 
 @lru_cache(256)

@@ -182,8 +182,10 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
 
 
 def _guard_values(guards: Guards, objects: list[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
-    values = guards.evaluate()
-    return (*values, *guards.keys_of_objects(objects, memory)) if objects else values
+    if not objects:
+        return guards.evaluate()
+    keys = guards.keys_of_objects(objects, memory)
+    return (*guards.evaluate(), *keys)  # after that: it has the free variables of methods, too
 
 
 def guards_hold(function: Any, signature: Signature) -> bool:

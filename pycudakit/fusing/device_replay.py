@@ -17,6 +17,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,9 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     guards = getattr(function, "guards", None)  # of a fused function
     if guards is None and not _is_module_of_functions(getattr(function, "__module__", "")):
         return None
-    if guards is not None and (guards.sets_errors or guards.memory):
+    if guards is not None and (guards.sets_errors or guards.has_arrays):
+        return None
+    if guards is not None and type(function.function) is MethodType:  # no guard sees its object's attributes
         return None
     arrays: list[Any] = []
     seen: list[Any] = []

@@ -53,7 +53,7 @@ _IMPURE_NAMES = frozenset(_NAMES.split())
 _NAMES = """__annotate__ __annotate_func__ __annotations__ __annotations_cache__ __class_getitem__
 __conditional_annotations__ __dataclass_fields__ __dataclass_params__ __dict__ __doc__ __eq__ __firstlineno__
 __hash__ __init__ __init_subclass__ __match_args__ __module__ __orig_bases__ __parameters__ __post_init__
-__qualname__ __replace__ __repr__ __static_attributes__ __str__ __weakref__"""
+__qualname__ __replace__ __repr__ __slotnames__ __static_attributes__ __str__ __weakref__"""
 _PLAIN_NAMES = frozenset(_NAMES.split())
 
 
@@ -71,6 +71,15 @@ class GuardedMemory(NamedTuple):
     digest: bytes  # of the content, for the key
 
 
+class Evaluation:
+    """The arrays that one evaluation of guards has read so far, and their memory, by the id of the base."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, GuardedMemory] = {}
+        self.arrays: dict[int, int] = {}  # numbers, by the id of the array
+        self.count = 0  # of arrays, each time that one occurs
+
+
 class Guards:
     """Guards of one pure function: the values of its free variables, as a hashable key.
 
@@ -83,8 +92,8 @@ class Guards:
     ----------
     sets_errors
         Whether it sets NumPy's error handling: calls with other settings have other keys.
-    memory
-        The memory of the arrays among the free variables at the last evaluation, by the id of the base.
+    has_arrays
+        Whether arrays were among the free variables at the last evaluation.
     attributes
         The names of all attributes that the function reads, and the pure functions that it calls.
 
@@ -97,25 +106,32 @@ class Guards:
     def __init__(self, function: FunctionType) -> None:
         self._reads: list[Callable[[], Any]] = []  # each returns the current value of a free variable
         self._functions: list[Any] = []  # whose free variables are among them
-        self._modules: dict[ModuleType, set[str]] = {}  # of NumPy, with the attributes that are read
+        self._modules: dict[ModuleType, set[str]] = {}  # that are known, with the attributes that are read
         self._attribute_reads: list[Callable[[], tuple[Any, ...]]] = []  # those of one module each
         self._first_attributes: dict[int, Any] = {}  # of modules, by id, which is their key
         self.sets_errors = False  # by `np.errstate`
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
-        self.memory: dict[int, GuardedMemory] = {}
-        self._memory_of_objects: dict[int, GuardedMemory] = {}  # the same for attributes of arguments
+        self.has_arrays = False
+        self._memory: dict[int, GuardedMemory] = {}  # of the last evaluation
         self._impure_methods: list[FunctionType] = []
         self.attributes: set[str] = set()
         self._add(function)
-        for module, names in self._modules.items():
-            read = partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
-            self._attribute_reads.append(read)
-            values = [value for value in read() if type(value) is not np.ndarray]
-            self._first_attributes.update((id(value), value) for value in values)
+        self._read_attributes()
         self.evaluate()
 
-    def evaluate(self) -> tuple[Any, ...]:
-        """Return the key of the current values; raise ImpureError for a list or another mutable value."""
+    def _read_attributes(self) -> None:
+        """Let each evaluation read the attributes of modules that were added."""
+        self._attribute_reads = [
+            partial(attrgetter("__name__", *sorted(names)), module)  # a tuple, also of one name
+            for module, names in self._modules.items()
+        ]
+
+    def evaluate(self, evaluation: Evaluation | None = None) -> tuple[Any, ...]:
+        """Return the key of the current values; raise ImpureError for a list or another mutable value.
+
+        The `evaluation` may have arrays of `keys_of_objects`.
+        """
+        evaluation = evaluation or Evaluation()
         last_values, values_key = self._last
         try:
             values = [read() for read in self._reads]
@@ -124,62 +140,57 @@ class Guards:
         except (AttributeError, ValueError):  # it has been deleted: the body raises NumPy's or Python's error
             raise ImpureError from None
         # The same objects give the same key, but for arrays, whose elements may have changed.
-        if self.memory or len(values) != len(last_values) or not all(map(is_, values, last_values)):
-            memory: dict[int, GuardedMemory] = {}
-            arrays: dict[int, int] = {}
-            values_key = tuple([self._key_of(value, memory, arrays) for value in values])
+        if self.has_arrays or len(values) != len(last_values) or not all(map(is_, values, last_values)):
+            before = evaluation.count
+            values_key = tuple([self._key_of(value, evaluation) for value in values])
             self._last = values, values_key
-            self.memory = memory
+            self.has_arrays = evaluation.count > before
+        self._memory = evaluation.memory
         return (*values_key, *np.geterr().values()) if self.sets_errors else values_key
 
-    def _key_of(
-        self, value: Any, memory: dict[int, GuardedMemory], arrays: dict[int, int], depth: int = 0
-    ) -> Any:
-        """Return the part of the key for a value; add the memory of arrays."""
+    def _key_of(self, value: Any, evaluation: Evaluation, depth: int = 0) -> Any:
+        """Return the part of the key for a value."""
         kind = type(value)
         if id(value) in self._first_attributes:
             return id(value)
         if kind is tuple and depth < MAX_DEPTH:
-            return kind, tuple([self._key_of(part, memory, arrays, depth + 1) for part in value])
+            return kind, tuple([self._key_of(part, evaluation, depth + 1) for part in value])
         if kind is np.ndarray:
-            return self._key_of_array(value, memory, arrays)
+            return self._key_of_array(value, evaluation)
         if (key := key_of_constant(value)) is not None:
             return key
         if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):
             return value
         raise ImpureError
 
-    def _key_of_array(self, array: Array, memory: dict[int, GuardedMemory], arrays: dict[int, int]) -> Any:
+    def _key_of_array(self, array: Array, evaluation: Evaluation) -> Any:
         owner, dtype = owner_of(array), array.dtype
         is_known = dtype in CODES and dtype.metadata is None and type(owner) is np.ndarray
         if not is_known or not owner.flags.forc or owner.nbytes > MAX_ARRAY_BYTES:
             raise ImpureError
         begin, content = address_of(owner), owner.tobytes("A")
-        last = self.memory.get(id(owner)) or self._memory_of_objects.get(id(owner))
+        last = self._memory.get(id(owner))
         if last is None or last.content != content or last.begin != begin:
             digest = hashlib.blake2b(content, digest_size=16).digest()
             last = GuardedMemory(0, begin, begin + len(content), content, digest)
+        memory, arrays = evaluation.memory, evaluation.arrays
         number = memory[id(owner)].number if id(owner) in memory else len(memory)
         memory[id(owner)] = last._replace(number=number)
+        evaluation.count += 1
         # The body may test whether two variables are one array, or share memory.
         identity = arrays.setdefault(id(array), len(arrays)), number
         layout = dtype.char, array.shape, array.strides, array.flags.num, address_of(array) - begin
         return last.digest, identity, layout
 
-    def keys_of_objects(self, objects: Sequence[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
-        """Return the keys of objects of other classes, and add the memory of their arrays.
+    def keys_of_objects(self, objects: Sequence[Any], evaluation: Evaluation) -> tuple[Any, ...]:
+        """Return the keys of objects of other classes, which `evaluate` is to follow.
 
         A key has the values of the attributes that the function may read. The free variables of methods are
         guarded from now on. Raises ImpureError for objects that may run other code, and other attributes.
         """
-        arrays: dict[int, int] = {}
-        keys = tuple([self._key_of_object(each, memory, arrays) for each in objects])
-        self._memory_of_objects = memory
-        return keys
+        return tuple([self._key_of_object(each, evaluation) for each in objects])
 
-    def _key_of_object(
-        self, value: Any, memory: dict[int, GuardedMemory], arrays: dict[int, int]
-    ) -> tuple[Any, ...]:
+    def _key_of_object(self, value: Any, evaluation: Evaluation) -> tuple[Any, ...]:
         cls: Any = type(value)
         names = getattr(value, "__dict__", None)
         if not (_has_plain_objects(cls) and type(names) is dict):
@@ -195,7 +206,7 @@ class Guards:
             if found is MISSING:
                 continue
             if found is not on_class or type(found) is not FunctionType:
-                parts += name, self._key_of(found, memory, arrays)
+                parts += name, self._key_of(found, evaluation)
                 continue
             self._add_method(found)
             parts += name, found
@@ -213,6 +224,7 @@ class Guards:
             self._impure_methods = [*self._impure_methods[1 - _MAX_FUNCTIONS :], method]
             raise ImpureError
         self._add(method)
+        self._read_attributes()
 
     def _add(self, callee: Any) -> None:
         """Add the free variables of a function, and those of the pure functions that it calls."""
@@ -237,8 +249,8 @@ class Guards:
                 self._add(value)
 
     def _add_module(self, module: ModuleType, attributes: frozenset[str]) -> None:
-        """Add the attributes of a module of NumPy's that a function may read, and those of its modules."""
-        if module.__name__.partition(".")[0] not in _NUMPY:
+        """Add the attributes of a known module that a function may read, and those of its modules."""
+        if module.__name__.partition(".")[0] not in (*_NUMPY, _OURS):
             return
         known = self._modules.setdefault(module, set())
         for name in attributes - known:
@@ -246,17 +258,21 @@ class Guards:
                 continue
             known.add(name)
             value = vars(module)[name]
+            if type(value) is not np.ndarray:
+                self._first_attributes[id(value)] = value
             if isinstance(value, ModuleType):
                 self._add_module(value, attributes)
-            elif not _is_numpys(value):
+            elif not _is_known(value):
                 self._add(value)
 
 
-@lru_cache(256)
 def _has_plain_objects(cls: Any) -> bool:
     """Return True for a class in Python whose objects have attributes and methods, but no operators."""
-    if type(cls) is not type or not has_plain_attributes(cls):
-        return False
+    return type(cls) is type and has_plain_attributes(cls) and _has_plain_names(cls)
+
+
+@lru_cache(256)
+def _has_plain_names(cls: Any) -> bool:
     names = {name for base in cls.__mro__[:-1] for name in vars(base)}
     return all(name in _PLAIN_NAMES or not name.startswith("__") for name in names)
 
@@ -295,10 +311,10 @@ def _is_pure(value: Any) -> bool:
     return is_in_known_module and not _is_impure(value.__name__)
 
 
-def _is_numpys(value: Any) -> bool:
-    """Return True if an attribute of NumPy's modules is NumPy's or Python's: no test has replaced it."""
+def _is_known(value: Any) -> bool:
+    """Return True if an attribute of a known module is NumPy's, Python's or ours: no test has replaced it."""
     owner = value if isinstance(value, (type, FunctionType, BuiltinFunctionType)) else type(value)
-    return module_of(owner).partition(".")[0] in ("", "builtins", *_NUMPY)
+    return module_of(owner).partition(".")[0] in ("", "builtins", *_NUMPY, _OURS)
 
 
 def _is_impure(name: str) -> bool:

@@ -33,7 +33,7 @@ from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar
 from pycudakit.fusing.execute.lowering import lower
 from pycudakit.fusing.execute.plan import Plan
 from pycudakit.fusing.execute.plan_tree import NotReplayed, PlanTree
-from pycudakit.fusing.guards import MAX_DEPTH, GuardedMemory, Guards, ImpureError
+from pycudakit.fusing.guards import MAX_DEPTH, Evaluation, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import is_generator, tree_map_in_place
 
@@ -158,40 +158,40 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
                 types.append((key, type(value)))
         args = [scalars.get(index, value) for index, value in enumerate(args)]
         kwargs = {name: scalars.get(name, value) for name, value in kwargs.items()}
-    memory: dict[int, GuardedMemory] = {}
+    evaluation = Evaluation()
     try:
         if type(function.function) is MethodType:
             operands.objects.append(function.function.__self__)
         positional = tuple([_key_of(value, operands) for value in args])
         keyword = kwargs and tuple([(name, _key_of(value, operands)) for name, value in kwargs.items()])
-        guard_values = _guard_values(guards, operands.objects, memory)
+        guard_values = _guard_values(guards, operands.objects, evaluation)
     except (NotReplayableError, ImpureError):
         return None
     has_operands = len(bounds) > len(scalars) or operands.generators
     if not has_operands or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
-    if guards.memory or memory:  # whose elements are constants of a plan: no argument shares it
-        guarded = {**guards.memory, **memory}
-        bounds = [*bounds, *[(each.begin, each.end) for each in guarded.values()]]
+    memory = evaluation.memory
+    if memory:  # whose elements are constants of a plan: no argument shares it
+        bounds = [*bounds, *[(each.begin, each.end) for each in memory.values()]]
     if len(bounds) > 1:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
     key_of_call = engine, guard_values, positional, keyword or (), tuple(types)
-    return Signature(key_of_call, operands, engine, scalars, bool(guards.memory or memory))
+    return Signature(key_of_call, operands, engine, scalars, bool(memory))
 
 
-def _guard_values(guards: Guards, objects: list[Any], memory: dict[int, GuardedMemory]) -> tuple[Any, ...]:
+def _guard_values(guards: Guards, objects: list[Any], evaluation: Evaluation) -> tuple[Any, ...]:
     if not objects:
-        return guards.evaluate()
-    keys = guards.keys_of_objects(objects, memory)
-    return (*guards.evaluate(), *keys)  # after that: it has the free variables of methods, too
+        return guards.evaluate(evaluation)
+    keys = guards.keys_of_objects(objects, evaluation)
+    return (*guards.evaluate(evaluation), *keys)  # after that: it has the free variables of methods, too
 
 
 def guards_hold(function: Any, signature: Signature) -> bool:
     """Return True if the free variables, and the attributes of arguments, are as a signature has them."""
     try:
-        values = _guard_values(function.guards, signature.operands.objects, {})
+        values = _guard_values(function.guards, signature.operands.objects, Evaluation())
         return bool(values == signature.key[1])
     except ImpureError:
         return False

@@ -116,6 +116,38 @@ def test_named_tuples_with_code_of_their_own(engine, kind):
         assert_same(fused(kind(*parts)), body(kind(*parts)))
 
 
+class Shape(NamedTuple):
+    side: np.ndarray
+    count: float = 2.0
+
+    @property
+    def area(self):
+        SEEN.append(self.count)
+        return self.side * FACTOR
+
+
+SEEN, FACTOR = [], 2.0
+
+
+def test_named_tuples_with_properties(engine, monkeypatch):
+    """The code of a property runs in each call, and class attributes have their present values."""
+    monkeypatch.setattr(Shape, "scale", 3.0, raising=False)
+
+    def body(x):
+        return Shape(x).area * Shape.scale
+
+    fused, of_argument = pk.fuse(body), pk.fuse(lambda shape: shape.area * shape.scale)
+    for factor, scale in ((2.0, 3.0), (5.0, 3.0), (5.0, 4.0)):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        monkeypatch.setattr(Shape, "scale", scale)
+        for seed in range(4):
+            x = numbers(seed)
+            SEEN.clear()
+            assert_same(fused(x), x * factor * scale)
+            assert_same(of_argument(Shape(x)), x * factor * scale)
+            assert len(SEEN) == 2
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_inner_lists_that_are_changed(engine, shared):
     """Two of them may be one object."""

@@ -1,5 +1,6 @@
 """Methods and objects: the attributes that a function reads are constants and guards of its plan."""
 
+import copy
 import dataclasses
 import functools
 import random
@@ -13,6 +14,7 @@ import pycudakit as pk
 pytestmark = pytest.mark.usefixtures("really_replayed")
 SIZE = 600
 RATE = 0.5
+TABLE = np.linspace(1.0, 2.0, SIZE)
 
 
 class Base:
@@ -273,6 +275,48 @@ def test_one_object_or_two(engine):
     for seed in range(4):
         for pair in ((a, a), (a, b), (b, b), (b, a)):
             assert_same(fused(numbers(seed), *pair), body(numbers(seed), *pair))
+
+
+def test_an_attribute_that_is_a_global_array(engine, monkeypatch):
+    """The body may tell it from an equal copy."""
+
+    def body(model, x):
+        return x * 2 if model.weights is TABLE else x * (3 + np.shares_memory(model.weights, TABLE))
+
+    fused, model = pk.fuse(body), Model()
+    views = (TABLE, TABLE.copy(), TABLE[:], TABLE)
+    for weights in (*views, *views):
+        model.weights = weights
+        for seed in range(3):
+            assert_same(fused(model, numbers(seed)), body(model, numbers(seed)))
+
+
+def test_attributes_of_modules_that_a_method_reads(engine, monkeypatch):
+    class Own:
+        def area(self, x):
+            return np.square(x) * np.own_number + pk.own_number
+
+    fused, own = pk.fuse(lambda own, x: own.area(x)), Own()
+    monkeypatch.setattr(np, "own_number", 2.0, raising=False)
+    monkeypatch.setattr(pk, "own_number", 2.0, raising=False)
+    changes = [(np, "own_number", 3.0), (pk, "own_number", 4.0), (np, "square", np.negative)]
+    for module, name, value in [(np, "own_number", 2.0), *changes]:
+        monkeypatch.setattr(module, name, value)
+        for seed in range(4):
+            assert_same(fused(own, numbers(seed)), own.area(numbers(seed)))
+
+
+def test_a_class_that_changes(engine):
+    class Own:
+        k = 1.0
+
+    fused, own = pk.fuse(lambda own, x: x * own.k), copy.copy(Own())  # which adds a name to the class
+    for seed in range(4):
+        assert_same(fused(own, numbers(seed)), numbers(seed))
+    assert_replayed(engine)
+    Own.__getattribute__ = lambda self, name: 7.0 if name == "k" else object.__getattribute__(self, name)
+    for seed in range(4):
+        assert_same(fused(own, numbers(seed)), numbers(seed) * 7)
 
 
 def test_the_object_is_the_result(engine):

@@ -222,9 +222,9 @@ def item_of(kind: Any) -> Any:
 # ---- Kinds of objects -------------------------------------------------------------------------------
 
 # Attributes of each class that `namedtuple` or `NamedTuple` makes.
-_NAMES = """__annotate__ __annotate_func__ __annotations__ __annotations_cache__ __conditional_annotations__
-__doc__ __firstlineno__ __getnewargs__ __match_args__ __module__ __new__ __orig_bases__ __replace__ __repr__
-__slots__ __static_attributes__"""
+_NAMES = """_asdict _field_defaults _fields _make _replace __annotate__ __annotate_func__ __annotations__
+__annotations_cache__ __conditional_annotations__ __doc__ __firstlineno__ __getnewargs__ __match_args__
+__module__ __new__ __orig_bases__ __replace__ __repr__ __slots__ __static_attributes__"""
 _OF_NAMED_TUPLES = frozenset(_NAMES.split())
 _PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range})
 _KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
@@ -325,13 +325,13 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
 
 
 def is_named_tuple(cls: type) -> bool:
-    """Return True for a class of `typing.NamedTuple` or `collections.namedtuple` without code of its own."""
+    """Return True for a class of `typing.NamedTuple` or `collections.namedtuple` with fields alone."""
     if cls.__bases__ != (tuple,) or type(cls) is not type:
         return False
     names = vars(cls)
     fields = names.get("_fields", ())
     are_fields = bool(fields) and all(type(names.get(name)) is _FIELD for name in fields)
-    own = [name for name in names if name.startswith("__") and name not in _OF_NAMED_TUPLES]
+    own = names.keys() - _OF_NAMED_TUPLES - set(fields)
     made_in = getattr(cls.__new__, "__globals__", {}).get("__name__")
     return are_fields and not own and made_in == f"namedtuple_{cls.__name__}"
 

@@ -223,20 +223,19 @@ def _key_of(value: Any, operands: Operands, depth: int = 0) -> Any:
     if kind is list or kind is dict:
         return kind, _key_of_container(value, operands, depth)
     if is_generator(value) and not isinstance(value, np.random.Generator):
-        generators = operands.generators
-        for index, generator in enumerate(generators):
-            if generator is value:
-                return kind, index
-        generators.append(value)
-        return kind, len(generators) - 1
+        return kind, _index_in(operands.generators, value)
     if depth or isinstance(value, _OTHER_TYPES):
         raise NotReplayableError
-    objects = operands.objects
-    for index, other in enumerate(objects):
+    return object, _index_in(operands.objects, value)
+
+
+def _index_in(values: list[Any], value: Any) -> int:
+    """Return the index of an object, which is appended if it is new."""
+    for index, other in enumerate(values):
         if other is value:
-            return object, index
-    objects.append(value)
-    return object, len(objects) - 1
+            return index
+    values.append(value)
+    return len(values) - 1
 
 
 def _key_of_container(value: Any, operands: Operands, depth: int) -> Any:

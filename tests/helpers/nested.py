@@ -22,3 +22,14 @@ def assert_parts(got, want, compare):
             assert_parts(mine, theirs, compare)
     else:
         compare(got, want)
+
+
+def assert_near(got, want):
+    """Assert that values have the same form, types and dtypes, and nearly the same numbers."""
+
+    def are_near(one, other):
+        assert type(one) is type(other)
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+    assert_parts(got, want, are_near)

@@ -141,8 +141,9 @@ class Fused(Generic[P, R]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Return the passes and breaks of a call.
 
-        If calls with these arguments are replayed, without branches and host calls, these are the passes of
-        the plan, and nothing runs. Else the function runs on copies of its arrays.
+        If calls with these arguments are replayed, these are the passes of the plan, and nothing runs. Of
+        calls that branch on computed numbers, they are those of the longest call that was captured. Else the
+        function runs on copies of its arrays.
 
         Examples
         --------
@@ -166,12 +167,13 @@ class Fused(Generic[P, R]):
                     *tree_map((args, kwargs), read_unless_on_device("explain", device_arrays))
                 )
         signature = self._signature_of_replay(args, kwargs)
-        plan = None if signature is None else self._traced.plans.plan_of(signature)
-        if signature is not None and plan is not None:
+        tree = None if signature is None else self._traced.plans.tree_of(signature)
+        if signature is not None and tree is not None:
             names = names_of(self.__wrapped__, args, kwargs)
             for key, array in signature.scalars.items():
                 names[id(array)] = key if type(key) is str else self._traced.parameter_names()[key]  # type: ignore[index]
-            return Explained.of_plan(plan, [names.get(id(array), "?") for array in signature.arrays])
+            names_of_arrays = [names.get(id(array), "?") for array in signature.arrays]
+            return Explained.of_path(tree.longest_path, names_of_arrays, tree.breaks)
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
 
     def _signature_of_replay(self, args: Any, kwargs: Any) -> host_replay.Signature | None:

@@ -308,11 +308,10 @@ class PlanCache:
         _bound_memory()
         return True
 
-    def plan_of(self, signature: Signature) -> Plan | None:
-        """Return the plan of a signature; None if there is none, or its calls branch."""
+    def tree_of(self, signature: Signature) -> PlanTree | None:
+        """Return the tree of plans of a signature; None if there is none."""
         entry = self._entries[signature.key]
-        tree = None if entry is None else entry.tree
-        return None if tree is None or tree.has_several_segments else tree.root.lowered.plan
+        return None if entry is None else entry.tree
 
     def note(self, signature: Signature | None) -> None:
         """Note that a call has succeeded."""

@@ -101,10 +101,10 @@ def test_plans_of_a_gpus_own_are_kept(small_gpu):
     for _ in range(3):
         fused(*arguments(1))
     signature = host_replay.signature_of(fused._traced, "cuda", arguments(1), {})
-    plan = fused._traced.plans.plan_of(signature)
-    assert plan.engine == "cuda"
+    tree = fused._traced.plans.tree_of(signature)
+    assert tree.root.lowered.plan.engine == "cuda"
     assert not fused._traced.plans.adopt(signature)
-    assert fused._traced.plans.plan_of(signature) is plan
+    assert fused._traced.plans.tree_of(signature) is tree
 
 
 def test_auto_tries_a_gpu_for_small_arrays_of_long_calls(small_gpu, monkeypatch):

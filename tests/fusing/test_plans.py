@@ -593,6 +593,36 @@ def test_explain_tells_the_plan_that_is_kept(engine):
     assert fused.explain(numbers(3000), 2).seconds is not None  # other arguments have no plan yet
 
 
+def test_explain_runs_nothing_where_calls_branch(engine, monkeypatch):
+    """The passes are those of the longest call that was captured, with its host calls and graph breaks."""
+    if engine in ("auto", "replayed", "device_impls"):
+        pytest.skip("its calls may be traced")
+
+    def body(x, a):
+        while np.max(x) > 0.01:
+            x = x * 0.5
+        return np.median(x) + np.linalg.solve(a, x[:3])
+
+    fused, a = pk.fuse(body), np.eye(3) * 2
+    for seed in range(4):
+        fused(numbers(500, seed=seed), a)
+    monkeypatch.setattr(fused._traced, "run", None)
+    plan = fused.explain(numbers(500), a)
+    functions = [each.function for each in plan.passes]
+    assert functions[:3] == ["max", "greater", "multiply"]
+    assert functions[-3:] == ["numpy.linalg.solve", "median", "add"] or functions[-3:] == [
+        *("median", "numpy.linalg.solve", "add")
+    ]
+    assert max(each.repeats for each in plan.passes) > 1
+    solved = next(each for each in plan.passes if each.function == "numpy.linalg.solve")
+    assert (solved.engine, solved.shape, solved.reads[0]) == ("numpy", (3,), "a")
+    made = {name for each in plan.passes for name in each.writes}
+    assert {name for each in plan.passes for name in each.reads} <= made | {"x", "a"}
+    assert [each.text for each in plan.breaks][0] == "while np.max(x) > 0.01:"
+    assert "times" in str(plan)
+    assert plan.svg().startswith("<svg")
+
+
 def levinson(r):
     """The recurrence of Levinson and Durbin, in which each number depends on all before."""
     numbers, variance, reflection = np.empty_like(r), r[0] + 1, -r[0]

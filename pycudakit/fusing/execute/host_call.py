@@ -74,13 +74,15 @@ class HostCall(NamedTuple):
 
     def reads(self) -> frozenset[int]:
         """Return the serial numbers of the computed arrays that it reads or writes."""
-        operands = [each for each in self._leaves() if type(each) is ArrayOperand]
-        return frozenset([each.serial for each in operands if each.argument < 0])
+        return frozenset([each.serial for each in self.array_operands() if each.argument < 0])
+
+    def array_operands(self) -> list[ArrayOperand]:
+        """Return its operands that are arrays."""
+        return [each for each in self._leaves() if type(each) is ArrayOperand]
 
     def operand_owners(self, arguments: Sequence[Array], computed: Mapping[int, Array]) -> list[Array]:
         """Return the arrays that its operands are, or are views of; if it writes, first the written one."""
-        operands = [each for each in self._leaves() if type(each) is ArrayOperand]
-        return [each.owner(arguments, computed) for each in operands]
+        return [each.owner(arguments, computed) for each in self.array_operands()]
 
     def has_constant(self, array: Array) -> bool:
         """Return True if an array is one of its constants."""

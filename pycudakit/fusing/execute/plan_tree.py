@@ -98,7 +98,7 @@ class PlanTree:
         self.root = self._grown(None, path)
         self.breaks = tuple(dict.fromkeys(breaks))
         self.paths = 1
-        self._longest_path: Sequence[LoweredSegment] = path
+        self.longest_path: Sequence[LoweredSegment] = path
         self._superblock: _SuperblockRuns | None = None
 
     @property
@@ -138,13 +138,13 @@ class PlanTree:
             is_same = node.lowered.identity == lowered.identity
             # A path of the tree may need an array that this one was not lowered to keep.
             if not is_same or not set(node.lowered.live_out) <= set(lowered.live_out):
-                self.root, self.paths, self._longest_path = self._grown(None, path), 1, path
+                self.root, self.paths, self.longest_path = self._grown(None, path), 1, path
                 return
             node = node.following.get(lowered.outcome)
         self.root = self._grown(self.root, path)
         self.paths += not is_known
-        if len(path) > len(self._longest_path):
-            self._longest_path = path
+        if len(path) > len(self.longest_path):
+            self.longest_path = path
 
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
@@ -229,7 +229,7 @@ class PlanTree:
     def _new_superblock(self, root: TreeNode) -> _SuperblockRuns:
         nodes: list[TreeNode] = []
         node: TreeNode | None = root
-        path = self._longest_path  # another thread may replace it
+        path = self.longest_path  # another thread may replace it
         for lowered in path:
             if node is None or not is_joinable(node.lowered):
                 break

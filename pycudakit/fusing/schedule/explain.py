@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
-from pycudakit.fusing.execute.plan import Place, Plan
-from pycudakit.fusing.graph_breaks import Break
+from pycudakit.fusing.execute.plan import Place
+from pycudakit.fusing.execute.segment import LoweredSegment
+from pycudakit.fusing.graph_breaks import Break, public_name
 
 
 @dataclass(frozen=True)
@@ -136,21 +137,33 @@ class Explained:
             yield f"  computed before {risk}"
 
     @classmethod
-    def of_plan(cls, plan: Plan, names: Sequence[str]) -> Explained:
-        """Return the passes of a plan; `names` are its arguments'. Equal passes are one, with a count."""
-        known = {Place(index, 0): name for index, name in enumerate(names)}
-        repeats = Counter(plan.order)
-        passes = []
-        for index in dict.fromkeys(plan.order):
-            request = plan.requests[index]
-            names_of_arrays: tuple[list[str], list[str]] = [], []
-            for row, place in sorted(request.arrays.items()):
-                name = known.setdefault(place, f"t{len(known) - len(names) + 1}")
-                names_of_arrays[row in request.written].append(name)
-            reads, writes = (tuple(dict.fromkeys(each)) for each in names_of_arrays)
-            one = request.function, plan.engine, request.shape, reads, writes
-            passes.append(PlanPass(*one, repeats=repeats[index]))
-        return cls(plan.function, plan.engine, tuple(passes), ())
+    def of_path(
+        cls, path: Sequence[LoweredSegment], names: Sequence[str], breaks: Sequence[Break] = ()
+    ) -> Explained:
+        """Return the passes and the host calls of the segments of a call; `names` are its arguments'.
+
+        Equal passes of a segment are one, with a count, and so are those of equal segments.
+        """
+        names_of = _NamesOfArrays(names)
+        passes: list[PlanPass] = []
+        spans: dict[Any, tuple[int, LoweredSegment]] = {}  # the first pass of equal segments, and the first
+        for number, segment in enumerate(path):
+            call = segment.host_call
+            key = segment.plan.key(), "" if call is None else public_name(call.function)
+            if key not in spans:
+                spans[key] = len(passes), segment
+                passes += _passes_of(segment, number, names_of)
+                continue
+            first, equal = spans[key]
+            names_of.add_equal(equal, segment)
+            repeats = Counter(segment.plan.order)
+            counts = [repeats[index] for index in dict.fromkeys(segment.plan.order)] + [1] * (
+                call is not None
+            )
+            for place, count in enumerate(counts, first):
+                passes[place] = replace(passes[place], repeats=passes[place].repeats + count)
+        plan = path[0].plan
+        return cls(plan.function, plan.engine, tuple(passes), tuple(breaks))
 
     def svg(self) -> str:
         """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""
@@ -163,6 +176,55 @@ class Explained:
     def _repr_html_(self) -> str:
         """Return the drawing and the text, for Jupyter."""
         return f"{self.svg()}<pre>{escape(str(self))}</pre>"
+
+
+class _NamesOfArrays:
+    """The names of arrays in a call: those of its arguments, and ``t1``, ``t2`` and so on."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.arguments = arguments
+        self._others: dict[Any, str] = {}
+
+    def of(self, segment: LoweredSegment, number: int, place: Place) -> str:
+        """Return the name of an array of a segment with this number."""
+        buffer = place.buffer
+        if 0 <= buffer < len(self.arguments):
+            return self.arguments[buffer]
+        serials = (*segment.live_in, *segment.live_out)
+        return self.other((number, place) if buffer < 0 else serials[buffer - len(self.arguments)])
+
+    def add_equal(self, known: LoweredSegment, segment: LoweredSegment) -> None:
+        """Give the arrays that a segment makes the names of those of an equal one."""
+        for one, other in zip(known.live_out, segment.live_out, strict=True):
+            self._others.setdefault(other, self.other(one))
+
+    def other(self, key: Any) -> str:
+        """Return the name of an array that is no argument."""
+        return self._others.setdefault(key, f"t{len(self._others) + 1}")
+
+
+def _passes_of(segment: LoweredSegment, number: int, names: _NamesOfArrays) -> Iterator[PlanPass]:
+    """Yield the passes of a segment, and its host call."""
+    plan, repeats = segment.plan, Counter(segment.plan.order)
+    for index in dict.fromkeys(plan.order):
+        request = plan.requests[index]
+        used: tuple[list[str], list[str]] = [], []
+        for row, place in sorted(request.arrays.items()):
+            used[row in request.written].append(names.of(segment, number, place))
+        reads, writes = (tuple(dict.fromkeys(each)) for each in used)
+        yield PlanPass(request.function, plan.engine, request.shape, reads, writes, repeats=repeats[index])
+    if (call := segment.host_call) is not None:
+        operands = [
+            names.arguments[each.argument] if each.argument >= 0 else names.other(each.serial)
+            for each in call.array_operands()
+        ]
+        made = tuple([names.other(serial) for serial in call.results])
+        shape = segment.outcome[0][1] if made and segment.outcome else ()
+        is_numpys = (getattr(call.function, "__module__", None) or "numpy").partition(".")[0] == "numpy"
+        engine = "numpy" if is_numpys else plan.engine
+        name = public_name(call.function)
+        results = tuple(operands[:1]) if call.writes else made
+        yield PlanPass(name, engine, shape, tuple(dict.fromkeys(operands)), results)
 
 
 _WIDTH, _HEIGHT, _GAP, _LEFT, _TOP = 420, 44, 30, 190, 20

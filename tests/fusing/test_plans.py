@@ -610,15 +610,13 @@ def test_explain_runs_nothing_where_calls_branch(engine, monkeypatch):
     plan = fused.explain(numbers(500), a)
     functions = [each.function for each in plan.passes]
     assert functions[:3] == ["max", "greater", "multiply"]
-    assert functions[-3:] == ["numpy.linalg.solve", "median", "add"] or functions[-3:] == [
-        *("median", "numpy.linalg.solve", "add")
-    ]
+    assert functions[-3:] == ["median", "numpy.linalg.solve", "add"]
     assert max(each.repeats for each in plan.passes) > 1
     solved = next(each for each in plan.passes if each.function == "numpy.linalg.solve")
     assert (solved.engine, solved.shape, solved.reads[0]) == ("numpy", (3,), "a")
     made = {name for each in plan.passes for name in each.writes}
     assert {name for each in plan.passes for name in each.reads} <= made | {"x", "a"}
-    assert [each.text for each in plan.breaks][0] == "while np.max(x) > 0.01:"
+    assert plan.breaks[0].text == "while np.max(x) > 0.01:"
     assert "times" in str(plan)
     assert plan.svg().startswith("<svg")
 

@@ -157,9 +157,8 @@ class Explained:
             first, equal = spans[key]
             names_of.add_equal(equal, segment)
             repeats = Counter(segment.plan.order)
-            counts = [repeats[index] for index in dict.fromkeys(segment.plan.order)] + [1] * (
-                call is not None
-            )
+            counts = [repeats[index] for index in dict.fromkeys(segment.plan.order)]
+            counts += [1] * (call is not None)
             for place, count in enumerate(counts, first):
                 passes[place] = replace(passes[place], repeats=passes[place].repeats + count)
         plan = path[0].plan

@@ -442,6 +442,19 @@ def test_short_calls_are_measured_more_often(seconds, warm_ups, calls):
     assert (best.engine, chosen.count("cpu")) == ("cpu", warm_ups + calls["cpu"])
 
 
+@pytest.mark.parametrize(("known", "times"), [(None, [150e-3]), (80e-3, [150e-3]), (1e-3, [150e-3, 15e-3])])
+def test_a_long_call_in_numpy_is_measured_again_if_it_is_known_to_be_short(known, times):
+    """The machine may have been busy."""
+    for keywords in ({"numpy_seconds": known}, {"estimates": {} if known is None else {"numpy": known}}):
+        autotuner = tuning.Autotuner({}, ["cpu", "numpy"], **keywords)
+        left, best = list(times), None
+        while best is None:
+            engine = autotuner.next_engine({})
+            best = autotuner.record_time(engine, left.pop(0) if engine == "numpy" else 20e-3)
+        assert not left
+        assert best.engine == ("numpy" if min(times) < 20e-3 else "cpu")
+
+
 def test_an_engine_that_is_excluded_is_not_measured():
     autotuner = tuning.Autotuner({}, ["cpu", "numpy", "cuda"])
     for _ in range(2):  # by two threads

@@ -37,6 +37,8 @@ class Cost(NamedTuple):
         Bytes to upload and download on the CUDA engine.
     gpu
         Seconds of work on the GPU that no transfer hides.
+    of_values
+        Whether NumPy's seconds depend on the values of the arrays, and not on their sizes alone.
     """
 
     numpy: float | None
@@ -44,6 +46,7 @@ class Cost(NamedTuple):
     up: int
     down: int
     gpu: float = 0.0
+    of_values: bool = False
 
 
 # The remedy for a call that a named engine does not support.
@@ -162,14 +165,19 @@ def _choice_of_preference(function: str, preference: context.Preference) -> Engi
     return EngineChoice(function, preference.engine, preference.reason, automatic=True)
 
 
-_SHORT = 1e-4  # seconds: the choice of NumPy for shorter calls holds for calls of a similar size
+_SHORT = 1e-4  # seconds of a call in NumPy
 
 
 def numpys_estimates(cost: Cost) -> Estimates:
     """Return the estimates of a call for which `auto` chooses NumPy."""
     cpu = cost.cpu if engine_status.status("cpu").available else None
-    by_size = cost.numpy is not None and cost.numpy < _SHORT
-    return Estimates("numpy", cost.numpy, cpu, None, engine_status.status("cuda"), by_size=by_size)
+    cuda_status = engine_status.status("cuda")
+    return Estimates("numpy", cost.numpy, cpu, None, cuda_status, by_size=_is_by_size(cost))
+
+
+def _is_by_size(cost: Cost) -> bool:
+    """Return True if the choice of NumPy holds for calls of a similar size."""
+    return cost.numpy is not None and cost.numpy < _SHORT and not cost.of_values
 
 
 def _choose(function: str, cost: Cost) -> EngineChoice:
@@ -190,6 +198,6 @@ def _choose(function: str, cost: Cost) -> EngineChoice:
         if must_use_gpu or on_cuda < seconds:
             engine = "cuda"
     cpu = cost.cpu if has_cpu else None
-    by_size = engine == "numpy" and seconds < _SHORT
+    by_size = engine == "numpy" and _is_by_size(cost)
     estimates = Estimates(engine, cost.numpy, cpu, on_cuda, cuda_status, by_size=by_size)
     return EngineChoice(function, engine, estimates, automatic=engine != "numpy")

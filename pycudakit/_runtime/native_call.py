@@ -41,7 +41,6 @@ from pycudakit._runtime.interrupts import Watcher
 from pycudakit._runtime.progress import CallProgress, ProgressCallback
 
 NOTHING_TO_COMPUTE = "nothing to compute"
-_OF_VALUES = frozenset({"unique", "unique_values"})  # functions for which NumPy's time depends on the values
 _MAX_SPANS = 1 << 16  # spans of one call that a profile records
 # Errors of the CUDA engine after which the CPU engine may compute the rest, under `auto`.
 FALLBACK_ERRORS = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)
@@ -164,7 +163,7 @@ def ran_in_numpy_for_size(call: CallRecord) -> bool:
     if isinstance(call, _CompositeCall):
         return all(map(ran_in_numpy_for_size, call.parts))
     if isinstance(call, _NumPyCall) and isinstance(call.reason, Estimates):
-        return call.reason.by_size and call.function not in _OF_VALUES
+        return call.reason.by_size
     return _is_small(call) or ran_in_numpy(call, REASON_NUMPY_FASTER_FOR_SIZE)
 
 

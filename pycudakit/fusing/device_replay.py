@@ -38,7 +38,7 @@ from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context, late_bound, native_call
 from pycudakit._runtime.lru_cache import LRUCache, next_use, release_least_recent
 from pycudakit._runtime.native_call import NativeCall
-from pycudakit.fusing.execute.capture import NotReplayableError, key_of_constant
+from pycudakit.fusing.execute.capture import NotReplayableError, key_of_constant, shape_of
 from pycudakit.fusing.guards import MAX_DEPTH, ImpureError
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.background_jit import compile_requested
@@ -82,9 +82,9 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     guards = getattr(function, "guards", None)  # of a fused function
     if guards is None and not _is_module_of_functions(getattr(function, "__module__", "")):
         return None
-    if guards is not None and (guards.sets_errors or guards.has_arrays):
-        return None
-    if guards is not None and type(function.function) is MethodType:  # no guard sees its object's attributes
+    # No guard sees the attributes of a method's object.
+    is_method = guards is not None and type(function.function) is MethodType
+    if guards is not None and (guards.sets_errors or guards.has_arrays or is_method):
         return None
     arrays: list[Any] = []
     seen: list[Any] = []
@@ -289,7 +289,7 @@ class CapturedCall:
         self._used.clear()
         try:
             kinds = abi.SIGNATURES[name]
-            shape = _shape_of(arguments)
+            shape = shape_of(arguments)
             bound_arguments = [
                 self._bind_argument(kind, value, shape) for kind, value in zip(kinds, arguments, strict=True)
             ]
@@ -462,16 +462,6 @@ def _copy_of(arguments: tuple[Any, ...], sizes: dict[int, int]) -> tuple[int, in
     is_dense = all(tuple(row["strides"][: len(strides)].tolist()) == strides for row in table)
     is_whole = sizes.get(source) == sizes.get(target) == math.prod(axes) * dtype.itemsize
     return (source, target) if {*table["type"].tolist()} == {CODES[dtype]} and is_dense and is_whole else None
-
-
-def _shape_of(arguments: tuple[Any, ...]) -> Array | None:
-    """Return an entry's shape argument: it follows the operand table and, in some entries, its length."""
-    arrays = [value if isinstance(value, np.ndarray) else None for value in arguments]
-    for index, table in enumerate(arrays):
-        if table is not None and table.dtype == abi.OPERAND:
-            following = (each for each in arrays[index + 1 : index + 3] if each is not None)
-            return next((each for each in following if each.dtype == np.int64), None)
-    return None
 
 
 def _may_refuse(name: str, arguments: tuple[Any, ...]) -> bool:

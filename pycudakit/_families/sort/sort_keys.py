@@ -273,15 +273,17 @@ def plan_unique(array: Array | None, order: str | None, counted: bool) -> Engine
 
 
 def _cost_of_unique(array: Array, order: str | None, counted: bool, has_distinct: bool | None = None) -> Cost:
+    of_values = False
     if order or counted or array.dtype.kind == "f" or not _HASHES:
         numpy = numpy_sorts(array.dtype, order) * _doublings(array, None) + 1
     elif array.itemsize == 1:
         numpy = _HASHES_BYTES
     else:
+        of_values = has_distinct is None
         has_distinct = _has_distinct(array) if has_distinct is None else has_distinct
         numpy = _HASHES_DISTINCT if has_distinct else _HASHES_FEW
     ours, down = (ARGSORTS, 8) if order else (SORTS, array.itemsize)
-    return cost_of(array, numpy, ours * array.itemsize + 1, down)
+    return cost_of(array, numpy, ours * array.itemsize + 1, down)._replace(of_values=of_values)
 
 
 def _has_distinct(array: Array) -> bool:

@@ -370,13 +370,14 @@ class Capture:
             self._append(request, memories)
             return
         # A step of a loop may repeat the requests of the step before, on the same memory.
-        segment, key = self.segments[-1], (*entry.key(), self._quiet_flags())
+        segment, quiet = self.segments[-1], self._quiet_flags()
+        key = *entry.key(), quiet
         known = segment.known.get(key)
         if known is None:
             request, memories = self._new_request(entry, function)
             if 0 in request.shape:  # it reads and writes nothing
                 return
-            request = request._replace(quiet=self._quiet_flags())
+            request = request._replace(quiet=quiet)
             segment.known[key] = entry.program, request, memories
         else:
             _, request, memories = known
@@ -399,7 +400,7 @@ class Capture:
         )
         (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
         is_of_table = name in _OF_TABLES
-        sizes: Any = _shape_behind(arguments, table) if is_of_table else entry.shape[: entry.dimensions.value]
+        sizes: Any = shape_of(arguments) if is_of_table else entry.shape[: entry.dimensions.value]
         request = Request(name, arguments, table, {}, function, tuple(sizes.tolist()), {}, set())
         if 0 in request.shape:
             return request, {}
@@ -526,11 +527,14 @@ def _words_of(table: Array) -> Array:
     return table.view(np.int64).reshape(len(table), -1)
 
 
-def _shape_behind(arguments: Sequence[Any], table: Array) -> Array:
-    """Return the shape among an entry's arguments, which is the array after the table."""
-    at = next(index for index, each in enumerate(arguments) if each is table)
-    shape: Array = arguments[at + 1]
-    return shape
+def shape_of(arguments: Sequence[Any]) -> Array | None:
+    """Return an entry's shape argument: it follows the operand table and, in some entries, its length."""
+    arrays = [value if isinstance(value, np.ndarray) else None for value in arguments]
+    for index, table in enumerate(arrays):
+        if table is not None and table.dtype == abi.OPERAND:
+            following = (each for each in arrays[index + 1 : index + 3] if each is not None)
+            return next((each for each in following if each.dtype == np.int64), None)
+    return None
 
 
 def _table_of(arrays: Sequence[Array]) -> Array:

@@ -145,22 +145,21 @@ class Explained:
         Equal passes of a segment are one, with a count, and so are those of equal segments.
         """
         names_of = _NamesOfArrays(names)
-        passes: list[PlanPass] = []
-        spans: dict[Any, tuple[int, LoweredSegment]] = {}  # the first pass of equal segments, and the first
+        firsts: dict[Any, tuple[LoweredSegment, list[PlanPass]]] = {}  # of equal segments
+        counts: Counter[Any] = Counter()
         for number, segment in enumerate(path):
             call = segment.host_call
             key = segment.plan.key(), "" if call is None else public_name(call.function)
-            if key not in spans:
-                spans[key] = len(passes), segment
-                passes += _passes_of(segment, number, names_of)
-                continue
-            first, equal = spans[key]
-            names_of.add_equal(equal, segment)
-            repeats = Counter(segment.plan.order)
-            counts = [repeats[index] for index in dict.fromkeys(segment.plan.order)]
-            counts += [1] * (call is not None)
-            for place, count in enumerate(counts, first):
-                passes[place] = replace(passes[place], repeats=passes[place].repeats + count)
+            counts[key] += 1
+            if key in firsts:
+                names_of.add_equal(firsts[key][0], segment)
+            else:
+                firsts[key] = segment, list(_passes_of(segment, number, names_of))
+        passes = [
+            replace(each, repeats=each.repeats * counts[key])
+            for key, (_, own) in firsts.items()
+            for each in own
+        ]
         plan = path[0].plan
         return cls(plan.function, plan.engine, tuple(passes), tuple(breaks))
 

@@ -29,13 +29,15 @@ class ReduceAlgorithm : public Interpreter {
         : Interpreter(evaluation, operands, call, context, may_broadcast),
           reduction_(reduction),
           region_(region),
+          operands_(operands),
           partials_(partials),
           d_results_(d_results) {
         const Slabs &slabs = region.slabs;
         unit_elements = slabs.max_elements();
         for (int i = 0; i < reduction.spec.value_count; ++i) {
             const int operand = reduction.loaded(i);
-            is_plain_ = is_plain_ && operand >= 0 && has_dense(operand);
+            is_plain_ = is_plain_ && operand >= 0 &&
+                        (has_dense(operand) || (!region.strides.empty() && is_strided(operands.of(operand))));
         }
         if (is_plain_) scratch_bytes = 0;
         // Only slabs of one column and at least a block are read in whole cache lines.
@@ -62,9 +64,9 @@ class ReduceAlgorithm : public Interpreter {
     void enqueue(const Chunk &chunk) override {
         if (!is_plain_) Interpreter::enqueue(chunk);
         clear_unused_partials(chunk);
-        const char *values[2] = {nullptr, nullptr};
+        StridedValues values[2] = {};
         for (int i = 0; i < reduction_.spec.value_count; ++i)
-            values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
+            values[i] = values_of(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
         char *const partials = partials_of(chunk);
         const bool is_alone = combines_on_device() && chunk.units.count == units();
         const ReduceParams params{values[0],     values[1],         reduction_.type,
@@ -91,6 +93,19 @@ class ReduceAlgorithm : public Interpreter {
     }
 
    private:
+    // Return true if an operand is on the device before the first chunk, with any strides.
+    static bool is_strided(const Operand &operand) {
+        return operand.d_data != nullptr && !operand.contiguous && !operand.upload_first_use;
+    }
+
+    StridedValues values_of(const Chunk &chunk, int operand) const {
+        const Operand resident = operands_.of(operand);
+        if (!is_strided(resident)) return StridedValues::contiguous(dense(chunk, operand), region_.slabs);
+        const Region::Strides &strides = region_.strides[size_t(operand)];
+        const int64_t item = layout.views[size_t(operand)].item;
+        return {resident.d_data, false, strides.slab / item, strides.row / item, strides.column / item};
+    }
+
     // Partials stay on the device until the last chunk, for finish(). Only values on the device are reduced
     // so.
     bool combines_on_device() const { return d_results_ != nullptr && !finalizes_chunks_; }
@@ -129,8 +144,9 @@ class ReduceAlgorithm : public Interpreter {
 
     const Reduction &reduction_;
     const Region &region_;
+    const Operands &operands_;
     Partials &partials_;
-    bool is_plain_ = true;  // the values are dense operands: no program to evaluate
+    bool is_plain_ = true;  // the values are operands that can be read in place: no program to evaluate
     bool finalizes_chunks_ = false;
     int64_t partials_at_ = 0;  // bytes of scratch an element that precede the partials
     char *const d_results_;
@@ -158,6 +174,16 @@ bool reduces_dense_operands(const Reduction &reduction, const Layout &layout) {
     return true;
 }
 
+// Return true if each value is an operand, unchanged, that kernels can read in place if it is on the device.
+bool reduces_strided_operands(const Reduction &reduction, const Region &undivided) {
+    if (undivided.strides.empty()) return false;
+    for (int i = 0; i < reduction.spec.value_count; ++i) {
+        const int operand = reduction.loaded(i);
+        if (operand < 0 || undivided.layout.views[size_t(operand)].access == Access::constant) return false;
+    }
+    return undivided.layout.size > 1;
+}
+
 // Return true if the pipeline can finalize the results of each chunk: slabs have one block, and no kernel is
 // zero-copy.
 bool has_short_rows(const std::vector<Region> &regions) {
@@ -175,8 +201,9 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     upload_loads(layout, reduction.program, call, context);
     const bool are_on_device = loads_are_on_device(layout, reduction.program, context);
     const bool are_dense = reduces_dense_operands(reduction, layout);
+    const bool are_in_place = are_dense || reduces_strided_operands(reduction, undivided);
     const std::vector<Region> regions =
-        are_on_device && are_dense ? std::vector<Region>{undivided} : reduction.regions();
+        are_on_device && are_in_place ? std::vector<Region>{undivided} : reduction.regions();
 
     MemoryRange result(reduction.result, reduction.result.views[0], true);
     const bool overlaps = overlaps_result(reduction, layout);

@@ -116,8 +116,17 @@ std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count
         }
         for (const Dimension &dimension : groups[1]) add(all, dimension);
         if (!inner.empty()) add(all, {width, inner[0].strides});
+        std::vector<Region::Strides> strides;
+        if (width == columns && groups[0].size() <= 1 && groups[1].size() <= 1) {
+            const auto stride = [](const Dimensions &group, size_t operand) {
+                return group.empty() ? 0 : group[0].strides[operand];
+            };
+            for (size_t i = 0; i < size_t(virtual_from); ++i)
+                strides.push_back({stride(groups[0], i), stride(groups[1], i), stride(inner, i)});
+        }
         regions.push_back({layout_of(all, operands, operand_count, virtual_from, offsets),
                            {outer_size * tiles, length, width},
+                           std::move(strides),
                            tiles,
                            columns,
                            first});

@@ -51,8 +51,16 @@ struct Slabs {
 // A part of a call as slabs. If an outer index has too many columns for one slab, they are divided into tiles
 // of equal width, a slab for each; columns that are left over get a region of their own.
 struct Region {
+    // The bytes between neighbouring slabs, rows and columns of an operand.
+    struct Strides {
+        int64_t slab, row, column;
+    };
+
     Layout layout;  // in the order of the slabs
     Slabs slabs{};
+    // Those of each operand with memory; empty if columns are divided, or if slabs or rows are along several
+    // dimensions.
+    std::vector<Strides> strides;
     // The number of adjacent slabs of an outer index in this region, the number of columns of all regions,
     // and the first column of this region.
     int64_t tiles = 0, columns = 0, first_column = 0;

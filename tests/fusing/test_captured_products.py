@@ -58,6 +58,8 @@ def test_products(engine, shapes, dtype):
         lambda a: np.einsum("ij,ij->i", a, a[::-1])[:12] + np.einsum("ij,kj->ik", a, a)[0, :12],
         lambda a: np.dot(a[::2, 1:5], a[1, :4]) + a[::2, ::3] @ a[3, ::3],
         lambda a: a[::-1] @ a.T,
+        lambda a: a[:, 5] @ a[:, :0:-2] + a.T[3] @ a[::-1, ::2],
+        lambda a: a[:, ::3] @ a[4, 1:5] - a[::-1, 7:] @ a[2:7, 0],
     ],
 )
 def test_products_of_views(engine, body):

@@ -10,9 +10,21 @@
 
 namespace pk::reduction {
 
+// The values of an operand in device memory: element `i` of a slab's row is `i * column` elements behind the
+// row's first one, and so on.
+struct StridedValues {
+    const char *data;  // of the first element of the chunk or, unless they are contiguous, of the region
+    bool are_contiguous;
+    int64_t slab, row, column;  // strides in elements
+
+    static StridedValues contiguous(const char *data, const Slabs &slabs) {
+        return {data, true, slabs.length * slabs.inner, slabs.inner, 1};
+    }
+};
+
 // The kernels' parameters: a chunk's values, as slabs, and where its partials go.
 struct ReduceParams {
-    const char *values, *others;
+    StridedValues values, others;
     int type;
     Slabs slabs;
     int64_t first_unit, units, start;  // the chunk's work units, and its first element
@@ -58,17 +70,23 @@ __device__ Word value_of(uint64_t bits, int type) {
     });
 }
 
-// One column of one slab in one work unit: where its values begin, and where its partial goes.
+// One column of one slab in one work unit: its rows, and where its partial goes.
 struct Column {
-    int64_t rows, first_row, at, partial;  // at: offset of the first value; a row has `inner` elements
+    int64_t rows, slab, first_row, column, partial;
     __device__ Column(const ReduceParams &params, int64_t index) {
         const int64_t width = params.slabs.inner, of_unit = params.slabs.slabs_per_unit() * width;
-        const int64_t number = params.first_unit + index / of_unit, slab = index % of_unit / width;
-        const Slabs::WorkUnit unit = params.slabs.unit(number);
-        rows = index < params.units * of_unit && slab < unit.slabs ? unit.rows : 0;
+        const int64_t slab_of_unit = index % of_unit / width;
+        const Slabs::WorkUnit unit = params.slabs.unit(params.first_unit + index / of_unit);
+        rows = index < params.units * of_unit && slab_of_unit < unit.slabs ? unit.rows : 0;
+        slab = unit.slab + slab_of_unit;
         first_row = unit.block * Slabs::BLOCK;
-        at = params.slabs.start(number) - params.start + slab * params.slabs.length * width + index % width;
+        column = index % width;
         partial = index;
+    }
+    // The offset of the column's first value in an operand.
+    __device__ int64_t offset(const ReduceParams &params, const StridedValues &values) const {
+        return slab * values.slab + first_row * values.row + column * values.column -
+               (values.are_contiguous ? params.start : 0);
     }
 };
 
@@ -87,23 +105,27 @@ struct LaneAccumulator {
 
     __device__ void accumulate(const ReduceParams &params, const Column &column, int row_lane) {
         Op::start(lane);
-        const int64_t width = params.slabs.inner;
+        const int64_t values_at = column.offset(params, params.values);
+        const int64_t others_at = has_others ? column.offset(params, params.others) : 0;
         uint64_t values[LOADS_IN_FLIGHT], others[LOADS_IN_FLIGHT];
-        auto read_from = [&](int64_t first, int count) {
-            read(params.values, params.type, first, LANES * width, count, values);
-            if (has_others) read(params.others, other_type(params), first, LANES * width, count, others);
+        auto read_rows = [&](int64_t row, int count) {
+            read(params.values.data, params.type, values_at + row * params.values.row,
+                 LANES * params.values.row, count, values);
+            if (has_others)
+                read(params.others.data, other_type(params), others_at + row * params.others.row,
+                     LANES * params.others.row, count, others);
         };
         auto value = [&](int i) { return value_of<Word>(values[i], params.type); };
         auto other = [&](int i) {
             return has_others ? value_of<Word>(others[i], other_type(params)) : Word(1);
         };
         if (Op::has_pivot && column.rows > 0) {
-            read_from(column.at, 1);
+            read_rows(0, 1);
             if (other(0) != 0) pivot = value(0);
         }
         for (int64_t row = row_lane; row < column.rows; row += LANES * LOADS_IN_FLIGHT) {
             const int count = rows_at_once(column, row);
-            read_from(column.at + row * width, count);
+            read_rows(row, count);
 #pragma unroll
             for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
                 if (i < count) Op::add(lane, value(i), other(i), pivot);
@@ -131,11 +153,11 @@ struct ArgReduction {
 
     __device__ void accumulate(const ReduceParams &params, const Column &column, int row_lane) {
         ValueAndIndex<T> best{T(), -1};
-        const int64_t width = params.slabs.inner;
+        const int64_t at = column.offset(params, params.values), stride = params.values.row;
         uint64_t values[LOADS_IN_FLIGHT];
         for (int64_t row = row_lane; row < column.rows; row += LANES * LOADS_IN_FLIGHT) {
             const int count = rows_at_once(column, row);
-            read(params.values, params.type, column.at + row * width, LANES * width, count, values);
+            read(params.values.data, params.type, at + row * stride, LANES * stride, count, values);
 #pragma unroll
             for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
                 const int64_t place = column.first_row + row + i * LANES;

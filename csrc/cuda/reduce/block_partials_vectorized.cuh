@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
     __shared__ Word combined[BLOCKS][Op::PARTIAL];
     const int part = int(threadIdx.x) % GROUP, block = int(threadIdx.x) / GROUP;
     const Column column(params, int64_t(blockIdx.x) * BLOCKS + block);
-    const T *const values = reinterpret_cast<const T *>(params.values) + column.at;
+    const T *const values =
+        reinterpret_cast<const T *>(params.values.data) + column.offset(params, params.values);
     const int rows = int(column.rows);
     auto word = [](T value) {
         if constexpr (std::is_signed<T>::value && !std::is_floating_point<T>::value) {
@@ -134,8 +135,9 @@ template <class T>
 bool is_dense(const ReduceParams &params) {
     constexpr int COUNT = device::VectorLoad<T>::COUNT;
     const Slabs &slabs = params.slabs;
-    return slabs.inner == 1 && slabs.length >= 4 * LANES && (slabs.count == 1 || slabs.length % COUNT == 0) &&
-           reinterpret_cast<uintptr_t>(params.values) % sizeof(device::VectorLoad<T>) == 0;
+    return params.values.are_contiguous && slabs.inner == 1 && slabs.length >= 4 * LANES &&
+           (slabs.count == 1 || slabs.length % COUNT == 0) &&
+           reinterpret_cast<uintptr_t>(params.values.data) % sizeof(device::VectorLoad<T>) == 0;
 }
 
 // Launch reduce_dense(). Return how many blocks share a partial, or 0 if the values are not dense.

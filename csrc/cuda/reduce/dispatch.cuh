@@ -1,17 +1,26 @@
 // Chooses and launches the kernel that computes the partials of a reduction.
 #pragma once
 
+#include <cstdlib>
+
 #include "block_partials_vectorized.cuh"
 
 namespace pk::reduction {
+
+// Return true if rows are nearer to each other in memory than columns, or slabs of few columns.
+inline bool are_rows_adjacent(const ReduceParams &params) {
+    const StridedValues &values = params.values;
+    const bool has_few = params.slabs.inner < device::COLUMNS;
+    if (values.are_contiguous) return has_few;
+    return std::abs(values.row) <= std::abs(has_few ? values.slab : values.column);
+}
 
 // Launch the kernel for any layout. Return 1: each block has its partial.
 template <class Kind>
 int64_t launch_strided(const ReduceParams &params, cudaStream_t stream) {
     const int64_t columns = params.units * params.slabs.slabs_per_unit() * params.slabs.inner;
     const unsigned blocks = grid_for(columns, device::COLUMNS);
-    const bool lanes_first = params.slabs.inner < device::COLUMNS;
-    device::reduce<Kind><<<blocks, device::THREADS, 0, stream>>>(params, lanes_first);
+    device::reduce<Kind><<<blocks, device::THREADS, 0, stream>>>(params, are_rows_adjacent(params));
     PK_CUDA(cudaGetLastError());
     return 1;
 }

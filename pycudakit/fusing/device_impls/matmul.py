@@ -18,7 +18,6 @@ from pycudakit._families.matmul.contraction import contract_axes, kronecker
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
-from pycudakit._runtime import context
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.captured_call import captured_call, captured_reduction
@@ -88,7 +87,7 @@ def _captured(
     if warns and are_matrix_and_vector and factors[0].dtype in _SUMMED_IN_OWN_DTYPE:
         (matrix,) = (trace.materialize(factor) for factor in factors if factor.ndim == 2)
         if not _has_blas_layout(matrix):
-            return _by_reduction(trace, factors[0], factors[1], warns)
+            return _by_reduction(trace, capture, factors[0], factors[1], warns)
     arrays = []
     copies = []  # kept alive until the product is computed: the device drops buffers without a reference
     for factor in factors:
@@ -108,15 +107,21 @@ def _has_blas_layout(array: Any) -> bool:
     return bool(array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous))
 
 
-def _by_reduction(trace: Trace, a: Any, b: Any, name: str) -> Tracer:
+def _by_reduction(trace: Trace, capture: Capture, a: Any, b: Any, name: str) -> Tracer:
     """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place.
 
     A copy of the matrix would be a part of the plan's memory.
     """
-    result: Tracer = np.sum(a[:, None] * b, axis=0) if a.ndim == 1 else np.sum(a * b, axis=1)
-    with context.override(reported_function=name):
-        trace.materialize(result)
-    return result
+    x, y = trace.materialize(a), trace.materialize(b)
+    axis = 0 if x.ndim == 1 else 1
+    multiply = family("dot").sum_of_products
+    return captured_reduction(
+        trace,
+        capture,
+        "dot",
+        [x, y],
+        lambda: multiply(name, lambda: np.matmul(x, y), x[:, None] if x.ndim == 1 else x, y, axis),
+    )
 
 
 def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:

@@ -82,14 +82,15 @@ def public_name(function: Any) -> str:
 
 
 @functools.lru_cache(1024)
-def _is_from_package(file: str) -> bool:
+def is_from_package(file: str) -> bool:
+    """Return True for a file of this package."""
     return os.path.abspath(file).startswith(_PACKAGE)
 
 
 def break_at_caller(operation: str, instead: str = "") -> Break:
     """Return a `Break` for the current line of the caller outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001
-    while frame.f_back is not None and _is_from_package(frame.f_code.co_filename):
+    while frame.f_back is not None and is_from_package(frame.f_code.co_filename):
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()

@@ -211,6 +211,12 @@ def with_instructions(code: CodeType, changes: dict[int, list[tuple[str, int]]],
     return code.replace(co_code=bytes(units), **fields)
 
 
+def stack_effect(instruction: Instruction) -> int:
+    """Return how many values an instruction pushes, less those that it pops."""
+    opcode = dis.opmap[instruction.name]
+    return dis.stack_effect(opcode, instruction.arg if opcode >= dis.HAVE_ARGUMENT else None)
+
+
 def loads_attribute(frame: FrameType) -> bool:
     """Return True if a frame runs an instruction that loads an attribute, not one that calls C code."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD")

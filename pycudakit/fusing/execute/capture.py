@@ -15,7 +15,7 @@ import functools
 import math
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,7 @@ class CapturedSegment:
         self.condition: Array | None = None
         self.host_call: HostCall | None = None
         self.outcome: Any = False  # of the condition, or the layouts of the host call's results
+        self.loop_state: Any = None  # the `LoopState` at the branch, if that may leave a loop
 
 
 class Capture:
@@ -164,6 +165,7 @@ class Capture:
         self.breaks: list[Break] = []  # the graph breaks that replays have, too
         self._request_count = 0
         self._bytes = 0
+        self.deferred_steps: dict[Any, int] = {}  # of variables, at the branches of loops
         self.is_valid = True
         self.is_late = False  # capturing takes too long: NumPy shall run the rest of the call
         self.timed_out = False  # the time limit was the reason: with a longer one, there might be a plan
@@ -201,8 +203,11 @@ class Capture:
         if not self.body_has_ended:
             self.mark_not_replayable()
 
-    def add_branch(self, array: Array) -> None:
-        """Note that Python branches on a number: a new segment begins, unless it is a constant."""
+    def add_branch(self, array: Array, state: Callable[[Capture], Any] | None = None) -> None:
+        """Note that Python branches on a number: a new segment begins, unless it is a constant.
+
+        `state` returns the `LoopState`, if the branch may leave a loop.
+        """
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is not None and memory.is_constant:
             return
@@ -214,6 +219,7 @@ class Capture:
         memory.is_read_by_python = True
         segment = self.segments[-1]
         segment.condition, segment.outcome = array, bool(array)
+        segment.loop_state = None if state is None else state(self)
         self.segments.append(CapturedSegment())
 
     def _can_end_segment(self) -> bool:
@@ -339,6 +345,10 @@ class Capture:
         at = bisect.bisect(self.argument_bounds, (begin, math.inf)) - 1
         found = self.argument_bounds[at] if at >= 0 else None
         return found if found is not None and end <= found[1] else None
+
+    def memory_of(self, owner: Array) -> Memory | None:
+        """Return the memory of an array that owns it, if a request has used it."""
+        return self._by_owner.get(id(owner))
 
     def _memory_containing(self, begin: int, end: int) -> Memory:
         at = bisect.bisect(self._begins, begin) - 1

@@ -26,6 +26,7 @@ from pycudakit.fusing.execute.capture import (
     key_of_constant,
 )
 from pycudakit.fusing.execute.captured_memory import Memory
+from pycudakit.fusing.execute.loops import runs_of
 from pycudakit.fusing.execute.plan import (
     ALIGNMENT,
     ARENA,
@@ -125,15 +126,13 @@ class _Lowering:
         """Lower all segments."""
         segments = self.capture.segments
         computed = [each for each in self.capture.memories if not each.is_constant and each.last_segment >= 0]
-        live_out: list[list[Memory]] = [[] for _ in segments]
-        local: list[list[Memory]] = [[] for _ in segments]
+        made: list[list[Memory]] = [[] for _ in segments]
         for memory in sorted(computed, key=lambda each: each.serial):
-            index = memory.first_segment
-            if memory.is_from_host_call:  # the host call allocates it, not the plan
-                continue
-            was_live = index < len(self._live_outs) and memory.serial in self._live_outs[index]
-            is_live = memory.last_segment > index or was_live or memory.serial in self._result_arrays
-            (live_out if is_live else local)[index].append(memory)
+            if not memory.is_from_host_call:  # the host call allocates it, not the plan
+                made[memory.first_segment].append(memory)
+        live = self._live_arrays(made)
+        live_out = [[each for each in memories if each.serial in live] for memories in made]
+        local = [[each for each in memories if each.serial not in live] for memories in made]
         lowered = [
             _SegmentLowering(self, index, live_out[index], local[index]) for index in range(len(segments))
         ]
@@ -147,6 +146,21 @@ class _Lowering:
         if self.capture.engine == "cuda" and copied > MAX_COPIED_BYTES * count:
             raise NotReplayableError
         return [each.lowered() for each in lowered]
+
+    def _live_arrays(self, made: Sequence[Sequence[Memory]]) -> set[int]:
+        """Return the arrays, by serial number, that leave the segments that made them."""
+        live = set(self._result_arrays).union(*self._live_outs)
+        for index, memories in enumerate(made):
+            live.update([each.serial for each in memories if each.last_segment > index])
+        # An array that leaves one iteration of a loop leaves all of them, so that their plans are equal.
+        segments = self.capture.segments
+        states, outcomes = [each.loop_state for each in segments], [each.outcome for each in segments]
+        for first, last in runs_of(states, outcomes):
+            count = len(made[last])
+            iterations = [made[i] for i in range(first, last + 1) if len(made[i]) == count]
+            places = {i for each in iterations for i, memory in enumerate(each) if memory.serial in live}
+            live.update([each[i].serial for each in iterations for i in places])
+        return live
 
 
 class _SegmentLowering:
@@ -299,7 +313,8 @@ class _SegmentLowering:
         live_in, live_out = [tuple([m.serial for m in each]) for each in (self._live_in, self._live_out)]
         call_identity = "" if segment.host_call is None else segment.host_call.identity()
         identity = _digest([identities, constants, self._condition, call_identity])
-        return LoweredSegment(plan, live_in, live_out, identity, segment.outcome, segment.host_call)
+        ends = segment.outcome, segment.host_call, segment.loop_state
+        return LoweredSegment(plan, live_in, live_out, identity, *ends)
 
     def _number(self, array: Array, is_float: bool = False) -> Number:
         memory = self._call.capture.computed_memory(array)

@@ -15,7 +15,7 @@ import enum
 import functools
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.interrupts import raised_by_a_handler
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
+from pycudakit.fusing.execute.loops import Loop, Step, loops_of
 from pycudakit.fusing.execute.plan import LOOP, MAX_COPIED_BYTES, DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
@@ -78,6 +79,14 @@ class TreeNode(NamedTuple):
     following: dict[Any, TreeNode]
     needs: frozenset[int]  # the arrays of earlier segments that this one or a later one reads
     written: Sequence[int]  # the arguments that this one writes to
+    edges: dict[Any, LoopEdge]  # to segments of other iterations, by the outcome, if none follows
+
+
+class LoopEdge(NamedTuple):
+    """How a loop goes on after an iteration: by the segment that followed, or was, another iteration."""
+
+    target: TreeNode | None  # None: the node itself
+    step: Step
 
 
 class PlanTree:
@@ -149,20 +158,33 @@ class PlanTree:
     def _grown(self, node: TreeNode | None, path: Sequence[LoweredSegment]) -> TreeNode:
         """Return a tree with a path. Nodes are immutable: other threads may be replaying the old tree."""
         self.has_host_calls |= any(lowered.host_call is not None for lowered in path)
-        known: list[dict[Any, TreeNode]] = []
+        known: list[TreeNode | None] = []
         for lowered in path:
-            known.append({} if node is None else node.following)
+            known.append(node)
             node = None if node is None else node.following.get(lowered.outcome)
+        loops = {index: loop for loop in loops_of(path) for index in range(loop.first, loop.last + 1)}
         grown: TreeNode | None = None
-        for lowered, following in zip(reversed(path), reversed(known), strict=True):
+        behind_loop: TreeNode | None = None
+        for index in reversed(range(len(path))):
+            lowered, before, loop = path[index], known[index], loops.get(index)
+            following = {} if before is None else {**before.following}
+            edges = {} if before is None else {**before.edges}
             if grown is not None:
-                following = {**following, lowered.outcome: grown}  # noqa: PLW2901
-            later: set[int] = set().union(*(each.needs for each in following.values()))
-            if lowered.host_call is not None:
-                later = (later - set(lowered.host_call.results)) | lowered.host_call.reads()
-            needs = frozenset(lowered.live_in) | (later - set(lowered.live_out))
+                following[lowered.outcome] = grown
+            if loop is not None and index == loop.last:
+                behind_loop = grown
+            elif loop is not None and behind_loop is not None:
+                step = loop.exit_after(index, behind_loop.needs)
+                if step is not None:
+                    edges[path[loop.last].outcome] = LoopEdge(behind_loop, step)
+            needs = _needs(lowered, following, edges)
+            is_last = loop is not None and index == loop.last
+            if loop is not None and is_last and (step := _repetition(loop, needs)) is not None:
+                edges[not lowered.outcome] = LoopEdge(None, step)
+                needs = _needs(lowered, following, edges)
             runs = self._runs_of(lowered)
-            grown = TreeNode(lowered._replace(plan=runs.plan), runs, following, needs, lowered.written)
+            lowered = lowered._replace(plan=runs.plan)
+            grown = TreeNode(lowered, runs, following, needs, lowered.written, edges)
         assert grown is not None  # noqa: S101
         return grown
 
@@ -317,6 +339,38 @@ class PlanTree:
                 call.undo()
 
 
+def _needs(
+    lowered: LoweredSegment, following: Mapping[Any, TreeNode], edges: Mapping[Any, LoopEdge]
+) -> frozenset[int]:
+    """Return the arrays of earlier segments that a segment or a later one reads."""
+    later: set[int] = set().union(*(each.needs for each in following.values()))
+    later.update(*(edge.step.arrays.values() for edge in edges.values()))
+    if lowered.host_call is not None:
+        later = (later - set(lowered.host_call.results)) | lowered.host_call.reads()
+    return frozenset(lowered.live_in) | (later - set(lowered.live_out))
+
+
+def _with_added(result: Any, added: Mapping[tuple[int, ...], int]) -> Any:
+    """Return a result with other numbers, by their paths of indices in tuples."""
+    if () in added:
+        return result + added[()]
+    parts = list(result)
+    for index in {path[0] for path in added}:
+        inner = {path[1:]: number for path, number in added.items() if path[0] == index}
+        parts[index] = _with_added(parts[index], inner)
+    return tuple(parts)
+
+
+def _repetition(loop: Loop, needs: frozenset[int]) -> Step | None:
+    """Return the step that repeats a loop's last iteration, with the arrays that the next one needs, too."""
+    while (step := loop.repetition(needs)) is not None:
+        more = needs | (set(step.arrays.values()) - set(loop.arrays_made))
+        if more == needs:
+            break
+        needs = more
+    return step
+
+
 def _can_run_on_any_engine(path: Sequence[LoweredSegment]) -> bool:
     """Return True if a path has no host call, no request for a NumPy loop, and no too large arrays."""
     plans = [segment.plan for segment in path]
@@ -357,6 +411,7 @@ class _Replay:
         self._states = [own.__getstate__() for _, own in self._drawn]
         self._may_have_advanced = False
         self.live: dict[int, Array] = {}  # of earlier segments, by serial number
+        self._added: dict[tuple[int, ...], int] = {}  # to numbers in the result: how often loops ran
         self.must_be_traced = False
 
     def run_segment(self, node: TreeNode) -> Any:
@@ -377,7 +432,7 @@ class _Replay:
         elif lowered.is_last:
             if self._copies is not None:
                 self._copies.sync_arguments()
-            outcome = run.result(buffers)
+            outcome = _with_added(run.result(buffers), self._added) if self._added else run.result(buffers)
         else:
             outcome = run.outcome(buffers)
             live_out = lowered.live_out
@@ -411,10 +466,18 @@ class _Replay:
 
     def next_node(self, node: TreeNode, outcome: Any) -> TreeNode | None:
         """Return the segment that follows an outcome, and drop the arrays that it needs no more."""
-        following = node.following.get(outcome)
-        if following is not None:
-            for serial in self.live.keys() - following.needs:
-                self._recycle(self.live.pop(serial))
+        following, edge = node.following.get(outcome), None
+        if following is None and (edge := node.edges.get(outcome)) is not None:
+            following = node if edge.target is None else edge.target
+        if following is None:
+            return None
+        kept = dict(zip(following.needs, following.needs, strict=True)) if edge is None else edge.step.arrays
+        for path, number in () if edge is None else edge.step.added.items():
+            self._added[path] = self._added.get(path, 0) + number
+        live = {serial: self.live[source] for serial, source in kept.items() if source in self.live}
+        for serial in self.live.keys() - kept.values():
+            self._recycle(self.live.pop(serial))
+        self.live = live
         return following
 
     def call_on_host(self, call: HostCall, numpy_seconds: list[float] | None) -> tuple[Any, ...] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pycudakit.fusing.execute.host_call import HostCall
+from pycudakit.fusing.execute.loop_state import LoopState
 from pycudakit.fusing.execute.plan import Plan
 
 
@@ -21,6 +22,7 @@ class LoweredSegment(NamedTuple):
     identity: bytes  # a digest of the requests, in which memory has its serial number
     outcome: Any  # of the condition, or the layouts of the host call's results
     host_call: HostCall | None = None
+    loop_state: LoopState | None = None  # at the branch, if that may leave a loop
 
     @property
     def written(self) -> Sequence[int]:

@@ -20,6 +20,7 @@ from pycudakit._interop.pandas_objects import warn_of_performance
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.execute.capture import Capture
+from pycudakit.fusing.execute.loop_state import LoopVariables, loop_variables
 from pycudakit.fusing.graph_breaks import Break, break_at_caller
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.frame_tracer import traced_pandas
@@ -162,17 +163,23 @@ class TracedValues:
         operation = "the truth value of an array, in `if` or `while`,"
         if self.capture is None or self.has_stopped_deferring or tracer.node.shape:
             return bool(self.concretize(tracer, operation))
-        value = self.branches_on(tracer)
+        value = self.branches_on(tracer, loop_variables(self.outermost_code))
         self.note_graph_break(operation, is_replayed=True)
         return value
 
-    def branches_on(self, condition: Any) -> bool:
-        """Return a truth value on which a handler branches: a branch of a captured call, no graph break."""
+    def branches_on(self, condition: Any, variables: LoopVariables | None = None) -> bool:
+        """Return a truth value on which a handler branches: a branch of a captured call, no graph break.
+
+        The `variables` are the function's, if it is the function that branches.
+        """
         if type(condition) is not Tracer or self.capture is None or condition.node.shape:
             return bool(self.resolved(condition))
+        growing = [] if variables is None else variables.growing_nodes(self.capture.deferred_steps)
         array = self.looked_at(condition)
+        if growing:
+            self.executor.run(growing)
         if (capture := self.capture) is not None:
-            capture.add_branch(array)
+            capture.add_branch(array, None if variables is None else variables.state)
         return bool(array)
 
     def looked_at(self, tracer: Tracer) -> Array:

@@ -8,6 +8,7 @@ arrays have other serial numbers.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -30,9 +31,10 @@ def runs_of(states: Sequence[LoopState | None], outcomes: Sequence[Any]) -> list
     runs: list[Run] = []
     first = 0
     for index, state in enumerate(states):
-        if index and (state is None or states[index - 1] is None or state.site != states[index - 1].site):  # type: ignore[union-attr]
+        before = states[index - 1] if index else None
+        if state is None or before is None or state.site != before.site:
             first = index
-        if state is not None and outcomes[index] == state.branch.leaves_if:
+        if state is not None and outcomes[index] == state.leaves_if:
             if index - first + 1 >= _MIN_ITERATIONS:
                 runs.append(Run(first, index))
             first = index + 1
@@ -63,9 +65,8 @@ class Loop:
 
     def __init__(self, path: Sequence[LoweredSegment], run: Run) -> None:
         self._path, self.last = path, run.last
-        self._places: dict[
-            int, tuple[int, int]
-        ] = {  # of arrays: the segment that makes it, and its index there
+        # The segment that makes an array, and its place among the arrays that leave that segment.
+        self._places: dict[int, tuple[int, int]] = {
             serial: (index, place)
             for index in range(run.first, run.last + 1)
             for place, serial in enumerate(path[index].live_out)
@@ -94,15 +95,15 @@ class Loop:
 
         None means that it may read other values than after the last iteration.
         """
-        branch = self._state(self.last).branch
-        is_result = self.last + 2 == len(self._path) and self._path[-1].is_last
-        counted = branch.returned if is_result else {}
-        arrays = self._corresponding(self.last, index, branch.live_after - {*self._numbers(counted)}, needs)
+        counted = self._paths_of_numbers
+        names = self._state(self.last).live_after - counted.keys()
+        arrays = self._corresponding(self.last, index, names, needs)
         if arrays is None:
             return None
-        numbers, last = self._numbers_at(index), self._numbers_at(self.last)
         added = {
-            path: numbers[name] - last[name] for name in self._numbers(counted) for path in counted[name]
+            path: self._number(name, index) - self._number(name, self.last)
+            for name, paths in counted.items()
+            for path in paths
         }
         return Step(arrays, {path: number for path, number in added.items() if number})
 
@@ -111,33 +112,35 @@ class Loop:
 
         None means that it may compute something else.
         """
-        branch = self._state(self.last).branch
-        if branch.live_in_loop is None:
+        state = self._state(self.last)
+        if state.live_in_loop is None:
             return None
-        is_result = self.last + 2 == len(self._path) and self._path[-1].is_last
-        counters = {
-            name for name in self._numbers(branch.counters) if is_result and self._step_of(name) is not None
-        }
-        arrays = self._corresponding(self.last - 1, self.last, branch.live_in_loop - counters, needs)
+        steps = {name: self._step_of(name) for name in self._paths_of_numbers if name in state.counters}
+        counters = {name: step for name, step in steps.items() if step is not None}
+        names = state.live_in_loop - counters.keys()
+        arrays = self._corresponding(self.last - 1, self.last, names, needs)
         if arrays is None:
             return None
-        return Step(
-            arrays, {path: self._step_of(name) or 0 for name in counters for path in branch.returned[name]}
-        )
+        paths = self._paths_of_numbers
+        return Step(arrays, {path: step for name, step in counters.items() for path in paths[name]})
 
-    def _numbers_at(self, index: int) -> dict[str, int]:
-        """Return the variables that are Python's integers at the end of an iteration."""
-        values = self._state(index).variables.items()
-        return {name: value.form[1] for name, value in values if value is not None and value.form[0] is int}
+    @functools.cached_property
+    def _paths_of_numbers(self) -> dict[str, list[tuple[int, ...]]]:
+        """The variables that are integers in all iterations, and only parts of the result; and where."""
+        if self.last + 2 != len(self._path) or not self._path[-1].is_last:
+            return {}
+        states = [self._state(index) for index in range(self.first, self.last + 1)]
+        returned = states[-1].returned
+        return {name: returned[name] for name in returned if all(each.is_number(name) for each in states)}
 
-    def _numbers(self, names: Iterable[str]) -> list[str]:
-        """Return those of the variables that are Python's integers in all iterations."""
-        numbers = [self._numbers_at(index) for index in range(self.first, self.last + 1)]
-        return [name for name in names if all(name in each for each in numbers)]
+    def _number(self, name: str, index: int) -> int:
+        value = self._state(index).variables[name]
+        assert value is not None  # noqa: S101
+        return int(value.form[1])
 
     def _step_of(self, name: str) -> int | None:
         """Return the number that each iteration adds to a variable."""
-        values = [self._numbers_at(index)[name] for index in range(self.first, self.last + 1)]
+        values = [self._number(name, index) for index in range(self.first, self.last + 1)]
         steps = {after - before for before, after in itertools.pairwise(values)}
         return steps.pop() if len(steps) == 1 else None
 

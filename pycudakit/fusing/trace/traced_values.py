@@ -20,7 +20,6 @@ from pycudakit._interop.pandas_objects import warn_of_performance
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.execute.capture import Capture
-from pycudakit.fusing.execute.loop_state import LoopVariables, loop_variables
 from pycudakit.fusing.graph_breaks import Break, break_at_caller
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.frame_tracer import traced_pandas
@@ -29,6 +28,7 @@ from pycudakit.fusing.memory.pytree import map_tuples, tree_map
 from pycudakit.fusing.memory.tracer import Tracer, TracerLife
 from pycudakit.fusing.schedule.executor import Executor
 from pycudakit.fusing.schedule.tile_rows import RowTiler
+from pycudakit.fusing.trace.loop_variables import LoopVariables, loop_variables
 
 _COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
 

@@ -23,14 +23,19 @@ class LazyArray:
 
 
 class FusedProducer:
-    """An elementwise program as the input of a reduction: both run as one fused kernel."""
+    """An elementwise program as the input of a reduction: both run as one fused kernel.
 
-    __slots__ = ("dtype", "function", "inputs")
+    `layouts` are arrays from whose layouts the values' would follow if they had memory, as NumPy's have; none
+    for C order.
+    """
 
-    def __init__(self, function: Any, inputs: list[Any], dtype: DType) -> None:
+    __slots__ = ("dtype", "function", "inputs", "layouts")
+
+    def __init__(self, function: Any, inputs: list[Any], dtype: DType, layouts: list[Array]) -> None:
         self.function = function  # an ElementFunction
         self.inputs = inputs
         self.dtype = dtype
+        self.layouts = layouts
 
 
 class LazyPandas:

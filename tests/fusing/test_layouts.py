@@ -95,3 +95,63 @@ def test_layouts_of_arrays_written_in_place(engine, body, n):
     assert mine.strides == theirs.strides
     np.testing.assert_allclose(mine, theirs)
     np.testing.assert_allclose(flat, numpys)
+
+
+# ---- Views of results, which depend on their memory order -----------------------------------------------
+
+ROW = np.broadcast_to(np.arange(1.0, 7.0), (5, 6))
+PERMUTED = np.arange(90.0).reshape(5, 6, 3).transpose(2, 0, 1)
+FORTRAN = np.asfortranarray(np.arange(90.0).reshape(3, 5, 6))
+MIDDLE = np.arange(90.0).reshape(5, 3, 6).transpose(1, 0, 2)
+HALF = np.asfortranarray(np.arange(80.0).reshape(5, 16))[:, ::2]
+ONES = np.ones((3, 5, 1))
+
+NEW_RESULTS = {
+    "sum of product": (lambda x: (x * ONES).sum(axis=1), PERMUTED),
+    "max of sum": (lambda x: (x + x[:1]).max(axis=0), PERMUTED),
+    "std of difference": (lambda x: (x - ONES).std(axis=1, keepdims=True), PERMUTED),
+    "mean of masked": (lambda x: (x * ONES).mean(axis=2, where=x > 3), PERMUTED),
+    "sum of Fortran": (lambda x: (x * 2).sum(axis=0), FORTRAN),
+    "broadcast views": (lambda x: x[:, :1] + x[:1], FORTRAN),
+    "broadcast views of middle": (lambda x: x[:, :1] * x[:1] - x[..., 1:2], MIDDLE),
+    "copy": (np.copy, ROW),
+    "array": (np.array, ROW),
+    "astype": (lambda x: x.astype(np.float32), ROW),
+    "copy of broadcast": (lambda x: np.broadcast_to(x * 2, (4, *x.shape)).copy(), HALF),
+    "nan_to_num": (np.nan_to_num, ROW),
+    "round": (lambda x: np.round(x, 1), HALF),
+    "round of Fortran": (lambda x: np.round(x, 1), FORTRAN),
+    "round to integers": (lambda x: np.round(x / 2), HALF),
+    "round of computed": (lambda x: (x * 2).round(-1), HALF),
+    "cross": (lambda x: np.cross(x[..., :3], x[..., 3:]), MIDDLE),
+    "cross along an axis": (lambda x: np.cross(x, x + 1, axis=0), PERMUTED),
+    "cross of Fortran": (lambda x: np.cross(x, x[::-1], axisa=0, axisb=0, axisc=1), FORTRAN),
+}
+
+
+@pytest.mark.parametrize("grow", [1, 300])
+@pytest.mark.parametrize("name", NEW_RESULTS)
+def test_memory_order_of_results(engine, name, grow):
+    """A reshaped result is a view or a copy of it, as in NumPy."""
+    make, x = NEW_RESULTS[name]
+    if grow > 1 and "cross" not in name and x is not PERMUTED and x is not FORTRAN:
+        x = (
+            np.broadcast_to(x[:1], (grow * 5, x.shape[1]))
+            if x is ROW
+            else np.asfortranarray(np.tile(x, (grow, 1)))
+        )
+
+    def body(x):
+        y = make(x)
+        flat = y.reshape(-1)
+        transposed = y.T.reshape(-1)
+        flat += 1000
+        transposed *= 2
+        return y, y.ravel("K"), flat
+
+    fused = pk.fuse(body)
+    want = body(x)
+    for _ in range(4):
+        for got, each in zip(fused(x), want, strict=True):
+            assert got.strides == each.strides
+            np.testing.assert_allclose(got, each, rtol=1e-6)

@@ -319,6 +319,8 @@ class ReduceRequest(NamedTuple):
     initial: Any = None
     ddof: float = 0
     reports_flags: bool = True  # of the floating-point exceptions of the program
+    # Arrays from whose layouts the result's follows; None: the values.
+    layouts: Sequence[Array] | None = None
 
 
 def reduce(request: ReduceRequest) -> Array:
@@ -342,7 +344,9 @@ def run(requests: Sequence[ReduceRequest], pool: Pool[PreparedReduce]) -> list[A
     """Compute reductions of the same values in one pass."""
     first = requests[0]
     arrays = [value for value in first.values if isinstance(value, np.ndarray)]
-    results = [_allocate(request, arrays) for request in requests]
+    results = [
+        _allocate(request, arrays if request.layouts is None else request.layouts) for request in requests
+    ]
     work = pool.take()
     try:
         work.bind_broadcast(first.shape, first.axes, results, *first.values)

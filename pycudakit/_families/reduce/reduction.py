@@ -123,10 +123,12 @@ class Reduction:
         if self.is_to_prepare:
             values = [values[0].operand, *values[1:]]
         self._has_floats: bool | None = None  # None: the arrays' types decide
+        self._layouts: list[Array] | None = None
         if values and type(values[0]) is FusedProducer:
             (computed,) = values
             values, wrap_lowering = computed.inputs, functools.partial(fused_lowering, computed.function)
             self._has_floats = computed.dtype.kind == "f"
+            self._layouts = computed.layouts
         self._wrap_lowering = wrap_lowering
         self.keepdims = as_keepdims(keepdims, name)
         self.out = _checked_out(out)
@@ -135,6 +137,8 @@ class Reduction:
         ordinary = [array for array in arrays if array is not None]
         self.arrays = ordinary if mask is None else [*ordinary, mask]
         self.is_masked = mask is not None
+        if self._layouts is not None and mask is not None:
+            self._layouts = [*self._layouts, mask]
         self._values = operand_values(values, self.arrays) if wrap_lowering is not None else self.arrays
         result, unsupported_dtype = _requested_dtype(dtype, self.out, arrays if out_takes_part else [])
         unsupported = unsupported or unsupported_dtype
@@ -211,7 +215,10 @@ class Reduction:
         return finish(self.reduce(**numbers))
 
     def _request(self, kernel: ReduceKernel, **numbers: Any) -> ReduceRequest:
-        return ReduceRequest(kernel, self.choice, tuple(self._values), self.shape, self.axes, **numbers)
+        values = tuple(self._values)
+        return ReduceRequest(
+            kernel, self.choice, values, self.shape, self.axes, layouts=self._layouts, **numbers
+        )
 
     def _kernel_for(self, lower: Lowering, dtype: DType | None) -> ReduceKernel:
         values = self._values[:-1] if self.is_masked else self._values

@@ -68,7 +68,7 @@ class Node:
         """Set the computed array; deferred views of the node become views of it."""
         self.array, self.layout = array, None
         self.set_buffer(buffer)
-        self.order = _order_of(array)
+        self.order = order_of(array)
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
         views, self.views = self.views, []
         for ref in views:
@@ -124,6 +124,10 @@ class Node:
         """Return arrays whose memory order an array of the node's value takes."""
         return self.leaves() if self.order is None else [_layout_stub(self)]
 
+    def result_layouts(self) -> list[Array]:
+        """Return these arrays for a reduction of the node's value; none for C order."""
+        return [] if self.order == "C" else self.layout_arrays()
+
     def leaves(self) -> list[Array]:
         """Return the arrays that the node reads."""
         return [node.array for node in self.ancestors() if node.array is not None]
@@ -173,11 +177,11 @@ def leaf(array: Array, buffer: Buffer | None = None) -> Node:
         None, (), DEFAULT_OPTIONS, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0
     )
     node.array, node.buffer = array, buffer
-    node.order = _order_of(array)
+    node.order = order_of(array)
     return node
 
 
-def _order_of(array: Array) -> Order:
+def order_of(array: Array) -> Order:
     """Return the memory order that NumPy gives a result of this array."""
     flags = array.flags
     if flags.c_contiguous or array.ndim < 2:
@@ -196,7 +200,9 @@ def _common_order(arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Order:
     is_uniform = True
     for argument in arguments:
         if type(argument) is Node and argument.shape:
+            # With broadcast axes, NumPy's order is another one, unless it is C.
             is_uniform = is_uniform and order in ("", argument.order)
+            is_uniform = is_uniform and (argument.order == "C" or argument.shape == shape)
             order = argument.order
             if order is None:
                 return None

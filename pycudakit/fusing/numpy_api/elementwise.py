@@ -20,7 +20,14 @@ from pycudakit.fusing.numpy_api.library_calls import (
 )
 from pycudakit.fusing.trace.out_argument import accepts_result
 from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.trace.views_and_creation import Handler, implements, numbers
+from pycudakit.fusing.trace.views_and_creation import (
+    Handler,
+    implements,
+    in_order_of_copy,
+    layout_stub,
+    numbers,
+    set_order,
+)
 
 ELEMENTWISE: dict[Any, Handler] = {}
 _implements = functools.partial(implements, ELEMENTWISE)
@@ -161,7 +168,12 @@ def _round(trace: Trace, a: Any, decimals: Any = 0, out: Any = None) -> Any:
     if out is not None:
         return _call_on_host(trace, non_ufuncs.round, a, decimals, out=out)
     decimals = operator.index(decimals)
-    return trace.apply(_rounding(decimals), (a, non_ufuncs.power_of_ten(abs(decimals))))
+    result = trace.apply(_rounding(decimals), (a, non_ufuncs.power_of_ten(abs(decimals))))
+    if decimals and type(a) is type(result) is Tracer and a.ndim > 1 and a.dtype.kind == "f":
+        stub = layout_stub(a)
+        if not stub.flags.f_contiguous:  # NumPy's result is in C order then
+            set_order(result, np.empty(a.shape, np.uint8))
+    return result
 
 
 @functools.cache
@@ -195,7 +207,8 @@ def _nan_to_num(
     highest = float(limits.max) if posinf is None else float(posinf)
     lowest = float(limits.min) if neginf is None else float(neginf)
     numbers = (float(nan), highest, lowest)
-    return trace.apply(_NAN_TO_NUM, (x, *numbers), out=None if copy else x)
+    result = trace.apply(_NAN_TO_NUM, (x, *numbers), out=None if copy else x)
+    return in_order_of_copy(trace, result, x) if copy else result
 
 
 _NAN_TO_NUM = type(non_ufuncs.NAN_TO_NUM)(

@@ -205,7 +205,7 @@ class Executor:
         if producer is not None:
             self.deferred.mark_read(producer.nodes)
             self.buffers.make_resident(producer.arrays)
-            return FusedProducer(producer.function, producer.inputs, node.dtype)
+            return FusedProducer(producer.function, producer.inputs, node.dtype, node.result_layouts())
         assert node.array is not None  # noqa: S101
         self.buffers.make_resident([node.array])
         return node.array

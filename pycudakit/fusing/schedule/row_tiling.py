@@ -396,7 +396,8 @@ class _Lowering:
             if broadcast_shapes(*(array.shape for array in kernel.arrays)) != source.shape:
                 return False
             self._group.decide_materialization(operand, kernel)
-            reduce_operand = FusedProducer(kernel.function, kernel.inputs, source.dtype)
+            layouts = source.result_layouts()
+            reduce_operand = FusedProducer(kernel.function, kernel.inputs, source.dtype, layouts)
             name = f"{kernel.function.name}, "
         reductions = [n.reduction for n in group if n.reduction is not None]
         prepared = prepare_reductions([reduction.compute for reduction in reductions], reduce_operand)

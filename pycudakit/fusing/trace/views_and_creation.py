@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import operands
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf, order_of
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.memory.tracer_methods import astype
 from pycudakit.fusing.trace.elementwise import conversion
@@ -166,7 +166,7 @@ def _astype(trace: Trace, x: Any, dtype: Any, *arguments: Any, copy: bool = True
     reordered = _reordered_copy(trace, x, wanted, arguments[0] if arguments else keywords.get("order", "K"))
     if reordered is not None:
         return reordered
-    return x if wanted == x.dtype and not copy else _converted(trace, x, wanted)
+    return x if wanted == x.dtype and not copy else in_order_of_copy(trace, _converted(trace, x, wanted), x)
 
 
 @_implements(np.copy)
@@ -175,9 +175,24 @@ def _copy(trace: Trace, a: Any, order: Any = "K", subok: bool = False) -> Any:
     reordered = _reordered_copy(trace, a, a.dtype, order)
     if reordered is not None:
         return reordered
-    result = _converted(trace, a, a.dtype.newbyteorder("="))
+    result = in_order_of_copy(trace, _converted(trace, a, a.dtype.newbyteorder("=")), a)
     result.is_scalar = False
     return result
+
+
+def in_order_of_copy(trace: Trace, result: Tracer, a: Tracer) -> Tracer:
+    """Give a deferred result the memory order of a copy: in NumPy's, axes that are broadcast vary fastest."""
+    if a.ndim > 1 and (a.node.array is not None or a.node.view is not None):
+        array = trace.materialize(a)
+        if 0 in array.strides:
+            set_order(result, np.empty_like(array, np.uint8, subok=False))
+    return result
+
+
+def set_order(result: Tracer, array: Array) -> None:
+    """Give a deferred result the memory order of an array."""
+    if result.node.array is None:
+        result.node.order = order_of(array)
 
 
 def _converted(trace: Trace, x: Tracer, dtype: Any) -> Tracer:

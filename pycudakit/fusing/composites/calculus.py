@@ -294,7 +294,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     else:
         parts = [a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, last]
     axis = normalize_axis_index(axisc, max(a.ndim, b.ndim), "axisc")
-    joined = np.concatenate(parts, axis=-1)
+    joined: Any = np.concatenate(parts, axis=-1)
     if isinstance(joined, np.ndarray) and not joined.flags.c_contiguous:
         joined = joined.copy(order="C")
     return np.moveaxis(joined, -1, axis)

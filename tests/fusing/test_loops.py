@@ -324,7 +324,89 @@ def shadowed(x):
     return y
 
 
+def doubles(x):
+    size = 1
+    while np.max(x) > 1:
+        x = x * 0.5
+        size *= 2
+    return size
+
+
+def in_a_ring(x):
+    slot = 0
+    while np.max(x) > 1:
+        x = x * 0.5
+        slot += 1
+        slot %= 10
+    return slot
+
+
+def empty_range(x):
+    todo = range(0)
+    while np.max(x) > 1:
+        x = x * 0.5
+    for i in todo:
+        x = x + i
+    return x.sum()
+
+
+def float_or_scalar(x):
+    y = np.arange(2, dtype=np.float32)
+    total, turn = np.max(y) + 1, 0
+    factor = total
+    while np.max(x) > 1:
+        x = x * 0.5
+        turn += 1
+        factor = float(total) if turn < 4 else total.astype(np.float64)
+    return y * factor, x[:2] * factor
+
+
+def by_bound_method(x):
+    take = [float(i) for i in range(60)].pop
+    while np.max(x) > 1:
+        x = x * 0.5
+        take()
+    return x.max() * take()
+
+
+def comparison_of_comparison(x):
+    turn, largest = 0, float(np.max(x))
+    while (turn < 5) == (largest > 1):
+        x = x * 0.5 if turn < 6 else x * 3
+        turn += 1
+        largest = float(np.max(x))
+    return x.max()
+
+
+def range_to_turn(x):
+    turn, steps = 0, range(1)
+    while np.max(x) > 1:
+        x = x * 0.5
+        turn += 1
+        steps = range(0, turn, 100)
+    return x.max() * steps.stop
+
+
+def identity(x):
+    same, turn = x, 0
+    while np.max(x) > 1:
+        x = x * 0.5
+        turn += 1
+        same = x[:] if turn < 4 else x
+    return x.max() * (2 if same is x else 3)
+
+
 OTHERS = (
+    *(
+        doubles,
+        in_a_ring,
+        empty_range,
+        float_or_scalar,
+        by_bound_method,
+        comparison_of_comparison,
+        range_to_turn,
+    ),
+    identity,
     *(
         turns_and_more,
         turns_by_two,
@@ -390,6 +472,40 @@ def test_one_more_number_of_iterations_than_the_function_allows(engine):
     fused = pk.fuse(left_by_break)
     for scale in (1.0, 1.0, 1.0, 1e9, 1.0, 1e20, 1e30):
         compare(fused, left_by_break, scale, 300)
+
+
+def grows_unused(x):
+    unused = x * 1e200
+    while np.max(x) > 1:
+        x = x * 0.5
+        unused = unused * 1e15
+    return x.max()
+
+
+def test_additional_iterations_warn(engine):
+    fused = pk.fuse(grows_unused)
+    for scale in (20.0, 20.0, 20.0, 20.0):
+        compare(fused, grows_unused, scale, 50)
+    for scale in (400.0, 4000.0):
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            fused(np.linspace(0.1, 1, 50) * scale)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
+        fused(np.linspace(0.1, 1, 50) * 4000.0)
+
+
+def test_additional_iterations_raise(engine):
+    def body(x):
+        unused = 1.5
+        while np.max(x) > 1:
+            x = x * 0.5
+            unused = unused**2
+        return x.max()
+
+    fused = pk.fuse(body)
+    for scale in (150.0, 150.0, 150.0):
+        compare(fused, body, scale, 50)
+    with pytest.raises(OverflowError):
+        fused(np.linspace(0.1, 1, 50) * 40000.0)
 
 
 def test_loops_with_generated_bodies(engine):

@@ -142,6 +142,8 @@ def test_views_are_reduced_in_place(engine, view, name, axis, dtype):
             for got, each in zip(fused(x), want, strict=True):
                 assert np.asarray(got).dtype == np.asarray(each).dtype
                 np.testing.assert_allclose(got, each, rtol=1e-4 if dtype == "f4" else 1e-12)
+        if engine == "auto":  # which may leave it to NumPy
+            return
         with pk.engine("cpu"):
             by_cpu = pk.fuse(body)(x)
     assert [np.asarray(got).tobytes() for got in fused(x)] == [np.asarray(got).tobytes() for got in by_cpu]

@@ -11,13 +11,14 @@ from pycudakit.fusing.bytecode.opcodes import IS_BLOCK_STACK, Handler, Instructi
 
 _ENDS = frozenset({"return", "raise"})
 _JUMPS_IF = frozenset({"jump_if", "jump_if_none", "jump_or_pop", "next_item"})
-_BEFORE_JUMPS = frozenset({"compare", "truth", "nothing"})  # they push the value that the jump tests
+_BEFORE_JUMPS = frozenset({"truth", "nothing"})  # they keep the value that the jump tests, or negate it
 # Rules of instructions that pop values, and push one that they compute.
 _COMPUTES = frozenset(
     """nothing keyword_names constant plain_constant load_global load_cell_value push_null load_attribute
     load_method binary subscript compare identity contains unary call call_with_names call_function
     call_function_with_names""".split()  # noqa: SIM905
 )
+_ADDING = frozenset({"+", "-", "+=", "-="})
 _CELLS = frozenset({"load_cell", "load_cell_value"})
 _LOADS = frozenset({"load_local", "load_local_and_clear", "load_two_locals", *_CELLS})
 _STORES = frozenset({"store_local", "store_two_locals", "delete_local"})
@@ -29,7 +30,8 @@ class LoopBranch(NamedTuple):
     `live_after` are the variables that the code behind the loop may read. `live_in_loop` are those that the
     next iteration, or the code behind the loop, may read; None if a `for` loop's iterator decides, too.
     `returned` are those of `live_after` that are only parts of the result, and where: a path of indices in
-    tuples. `counters` are those of them that the loop only increments, if they are numbers.
+    tuples. `counters` are variables to which the loop only adds constants, and that nothing else reads but
+    the result, as such a part.
     """
 
     leaves_if: bool
@@ -47,10 +49,12 @@ def loop_branch(code: CodeType, offset: int) -> LoopBranch | None:
     tested = next((i for i, each in enumerate(instructions) if each.begin <= offset < each.end), None)
     if tested is None:
         return None
-    at, is_negated = tested, False
-    while instructions[at].rule in _BEFORE_JUMPS and at + 1 < len(instructions):
+    at, is_negated = tested + (instructions[tested].rule == "compare"), False
+    while at < len(instructions) and instructions[at].rule in _BEFORE_JUMPS:
         is_negated ^= instructions[at].name == "UNARY_NOT"
         at += 1
+    if at == len(instructions):
+        return None
     jump = instructions[at]
     if jump.rule != "jump_if" or type(jump.value) is not int:
         return None
@@ -64,8 +68,8 @@ def loop_branch(code: CodeType, offset: int) -> LoopBranch | None:
     after, inside = behind[leaves_if], behind[not leaves_if]
     live_in_loop = None if flow.has_iterators_around(at) else frozenset(live[inside] | live[after])
     returned, loads = flow.returned_variables(after)
-    used = flow.live_variables(ignored=loads)
-    counters = frozenset(returned) - used[inside] - used[after]
+    used = flow.live_variables(ignores_counting=True, ignored=loads)
+    counters = frozenset(live[inside] | live[after]) - used[inside] - used[after]
     return LoopBranch(leaves_if, frozenset(live[after]), live_in_loop, returned, counters)
 
 
@@ -141,19 +145,21 @@ class _Flow:
                 found.setdefault(name, []).append(path)
         return found, frozenset(i for name in found for i in loads[name])
 
-    def live_variables(self, ignored: Container[int] = ()) -> list[set[str]]:
-        """Return the variables that may be read from each instruction on, except by some loads."""
+    def live_variables(self, ignores_counting: bool = False, ignored: Container[int] = ()) -> list[set[str]]:
+        """Return the variables that may be read from each instruction on, but for loads that are ignored."""
         live = [set(self._cells) for _ in self.instructions]
         changed = True
         while changed:
             changed = False
             for index in reversed(range(len(live))):
-                new = self._live_before(index, live, ignored)
+                new = self._live_before(index, live, ignores_counting, ignored)
                 if new != live[index]:
                     live[index], changed = new, True
         return live
 
-    def _live_before(self, index: int, live: list[set[str]], ignored: Container[int]) -> set[str]:
+    def _live_before(
+        self, index: int, live: list[set[str]], ignores_counting: bool, ignored: Container[int]
+    ) -> set[str]:
         each = self.instructions[index]
         after: set[str] = set().union(*(live[i] for i in self._successors[index]))
         names = _names(each)
@@ -161,17 +167,18 @@ class _Flow:
             return ((after - {names[0]}) | {names[1]}) | self._cells
         if each.rule in _STORES:
             return (after - {*names}) | self._cells
-        if each.rule in _LOADS and index not in ignored and not self._only_counts(index, live):
-            return after | {*names}
-        return after
+        is_ignored = index in ignored or (ignores_counting and self._only_counts(index, live))
+        return after | {*names} if each.rule in _LOADS and not is_ignored else after
 
     def _only_counts(self, index: int, live: list[set[str]]) -> bool:
-        """Return True if an instruction loads a counter to increment it, and nothing reads it later."""
-        rules = [each.rule for each in self.instructions[index : index + 4]]
-        if rules != ["load_local", "constant", "binary", "store_local"]:
+        """Return True if an instruction loads a counter to add to it, and nothing else reads it later."""
+        instructions = self.instructions[index : index + 4]
+        if [each.rule for each in instructions] != ["load_local", "constant", "binary", "store_local"]:
             return False
-        loaded, store = _names(self.instructions[index]), self.instructions[index + 3]
+        loaded, (_, constant, operator, store) = _names(instructions[0]), instructions
+        adds = operator.symbol in _ADDING or operator.name.endswith(("_ADD", "_SUBTRACT"))
         is_same = loaded == _names(store) and loaded[0] not in self._cells
+        is_same = is_same and adds and type(constant.value) is int
         return is_same and not any(loaded[0] in live[i] for i in self._successors[index + 3])
 
 

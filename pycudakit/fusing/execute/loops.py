@@ -9,7 +9,6 @@ arrays have other serial numbers.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -115,34 +114,35 @@ class Loop:
         state = self._state(self.last)
         if state.live_in_loop is None:
             return None
-        steps = {name: self._step_of(name) for name in self._paths_of_numbers if name in state.counters}
-        counters = {name: step for name, step in steps.items() if step is not None}
-        names = state.live_in_loop - counters.keys()
+        states = self._states[-2:]
+        paths = self._paths_of_numbers
+        counters = {name for name in state.counters if all(each.is_number(name) for each in states)}
+        counters -= state.returned.keys() - paths.keys()
+        names = state.live_in_loop - counters
         arrays = self._corresponding(self.last - 1, self.last, names, needs)
         if arrays is None:
             return None
-        paths = self._paths_of_numbers
-        return Step(arrays, {path: step for name, step in counters.items() for path in paths[name]})
+        steps = {name: self._number(name, self.last) - self._number(name, self.last - 1) for name in counters}
+        return Step(arrays, {path: steps[name] for name in counters for path in paths.get(name, ())})
 
     @functools.cached_property
     def _paths_of_numbers(self) -> dict[str, list[tuple[int, ...]]]:
         """The variables that are integers in all iterations, and only parts of the result; and where."""
         if self.last + 2 != len(self._path) or not self._path[-1].is_last:
             return {}
-        states = [self._state(index) for index in range(self.first, self.last + 1)]
-        returned = states[-1].returned
-        return {name: returned[name] for name in returned if all(each.is_number(name) for each in states)}
+        returned = self._states[-1].returned
+        return {
+            name: returned[name] for name in returned if all(each.is_number(name) for each in self._states)
+        }
+
+    @functools.cached_property
+    def _states(self) -> list[LoopState]:
+        return [self._state(index) for index in range(self.first, self.last + 1)]
 
     def _number(self, name: str, index: int) -> int:
         value = self._state(index).variables[name]
         assert value is not None  # noqa: S101
         return int(value.form[1])
-
-    def _step_of(self, name: str) -> int | None:
-        """Return the number that each iteration adds to a variable."""
-        values = [self._number(name, index) for index in range(self.first, self.last + 1)]
-        steps = {after - before for before, after in itertools.pairwise(values)}
-        return steps.pop() if len(steps) == 1 else None
 
     def _state(self, index: int) -> LoopState:
         state = self._path[index].loop_state

@@ -20,9 +20,10 @@ from pycudakit.fusing.graph_breaks import is_from_package
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 from pycudakit.fusing.memory.nodes import Node
 from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.weak_scalars import WeakScalars
 
 _MAX_PARTS = 1000  # of the values of all variables
-_BY_IDENTITY = (BuiltinFunctionType, ModuleType, type, np.ufunc)
+_BY_IDENTITY = (ModuleType, type, np.ufunc)
 _CONTAINERS = (list, dict, set, bytearray)
 
 
@@ -73,7 +74,7 @@ class LoopVariables:
     def state(self, capture: Capture) -> LoopState:
         """Return the state."""
         forms = _Forms(capture)
-        values = {name: forms.value_of(value) for name, value in self._values.items()}
+        values = {name: forms.value_of(self._values[name]) for name in sorted(self._values)}
         return LoopState(self._site, values, forms.value_of(tuple(self._containers)), *self._branch)
 
 
@@ -102,6 +103,7 @@ class _Forms:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
         self._arrays: list[int] = []
+        self._names: dict[int, int] = {}
         self._parts = 0
 
     def value_of(self, value: Any) -> Value | None:
@@ -119,7 +121,9 @@ class _Forms:
             raise _UnknownError
         kind = type(value)
         if kind is Tracer:
-            return kind, value.is_scalar, self._form_of_node(value.node, {})
+            same = self._names.setdefault(id(value), len(self._names))  # which variables are one object
+            weak_scalars = value.owning_trace.weak_scalars
+            return kind, same, value.is_scalar, self._form_of_node(value.node, weak_scalars, {})
         key = key_of_constant(value)
         if key is not None:
             return key
@@ -132,37 +136,39 @@ class _Forms:
         if kind is slice:
             return kind, tuple([self._form(part) for part in (value.start, value.stop, value.step)])
         if kind is range:
-            return kind, value
-        is_constant = kind is FunctionType and not (
-            value.__closure__ or value.__defaults__ or value.__kwdefaults__
-        )
+            return kind, value.start, value.stop, value.step
+        is_constant = kind is BuiltinFunctionType and isinstance(value.__self__, ModuleType)
+        if kind is FunctionType:
+            is_constant = not (value.__closure__ or value.__defaults__ or value.__kwdefaults__)
         if value is Ellipsis or is_constant or isinstance(value, _BY_IDENTITY):
             return kind, id(value)
         raise _UnknownError
 
-    def _form_of_node(self, node: Node, seen: dict[Node, int]) -> Any:
+    def _form_of_node(self, node: Node, weak_scalars: WeakScalars, seen: dict[Node, int]) -> Any:
         if node in seen:
             return seen[node]
         seen[node] = len(seen)
+        is_weak = weak_scalars.get(node) is not None
         if node.array is not None:
-            return self._form_of_array(node.array)
+            return is_weak, self._form_of_array(node.array)
         if node.function is None:  # a view, or a reduction, whose axes and indices a function has
             raise _UnknownError
         arguments = [
-            self._form_of_node(each, seen) if type(each) is Node else self._form(each)
+            self._form_of_node(each, weak_scalars, seen) if type(each) is Node else self._form(each)
             for each in node.arguments
         ]
-        return node.function, node.options, node.dtype, node.shape, tuple(arguments)
+        return is_weak, node.function, node.options, node.dtype, node.shape, tuple(arguments)
 
     def _form_of_array(self, array: Array) -> Any:
-        layout = array.dtype, array.shape, array.strides
+        layout = array.dtype, array.shape, array.strides, array.flags.writeable
         argument = self._capture.argument_at(*byte_bounds(array))
         if argument is not None:
-            return "argument", argument[2], address_of(array) - argument[3], layout
+            is_whole = id(array) in self._capture.argument_indices
+            return "argument", argument[2], is_whole, address_of(array) - argument[3], layout
         memory = self._capture.memory_of(owner_of(array))
         if memory is None:
             raise _UnknownError
         if memory.is_constant:
             return "constant", memory.serial, address_of(array) - memory.begin, layout
         self._arrays.append(memory.serial)
-        return "computed", address_of(array) - memory.begin, layout
+        return "computed", array is memory.owner, address_of(array) - memory.begin, layout

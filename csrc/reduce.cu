@@ -93,7 +93,7 @@ class ReduceAlgorithm : public Interpreter {
     }
 
    private:
-    // Return true if an operand is on the device before the first chunk, with any strides.
+    // Return true for an operand that is not contiguous, and is on the device before the first chunk.
     static bool is_strided(const Operand &operand) {
         return operand.d_data != nullptr && !operand.contiguous && !operand.upload_first_use;
     }

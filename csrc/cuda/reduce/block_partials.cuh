@@ -10,12 +10,11 @@
 
 namespace pk::reduction {
 
-// The values of an operand in device memory: element `i` of a slab's row is `i * column` elements behind the
-// row's first one, and so on.
+// The values of an operand in device memory, with the strides of slabs, rows and columns, in elements.
 struct StridedValues {
-    const char *data;  // of the first element of the chunk or, unless they are contiguous, of the region
+    const char *data;  // contiguous: the chunk's first element; else the region's
     bool are_contiguous;
-    int64_t slab, row, column;  // strides in elements
+    int64_t slab_stride, row_stride, column_stride;
 
     static StridedValues contiguous(const char *data, const Slabs &slabs) {
         return {data, true, slabs.length * slabs.inner, slabs.inner, 1};
@@ -70,7 +69,7 @@ __device__ Word value_of(uint64_t bits, int type) {
     });
 }
 
-// One column of one slab in one work unit: its rows, and where its partial goes.
+// One column of one slab in one work unit: its rows (0 beyond the last column), and where its partial goes.
 struct Column {
     int64_t rows, slab, first_row, column, partial;
     __device__ Column(const ReduceParams &params, int64_t index) {
@@ -85,7 +84,7 @@ struct Column {
     }
     // The offset of the column's first value in an operand.
     __device__ int64_t offset(const ReduceParams &params, const StridedValues &values) const {
-        return slab * values.slab + first_row * values.row + column * values.column -
+        return slab * values.slab_stride + first_row * values.row_stride + column * values.column_stride -
                (values.are_contiguous ? params.start : 0);
     }
 };
@@ -109,11 +108,11 @@ struct LaneAccumulator {
         const int64_t others_at = has_others ? column.offset(params, params.others) : 0;
         uint64_t values[LOADS_IN_FLIGHT], others[LOADS_IN_FLIGHT];
         auto read_rows = [&](int64_t row, int count) {
-            read(params.values.data, params.type, values_at + row * params.values.row,
-                 LANES * params.values.row, count, values);
+            read(params.values.data, params.type, values_at + row * params.values.row_stride,
+                 LANES * params.values.row_stride, count, values);
             if (has_others)
-                read(params.others.data, other_type(params), others_at + row * params.others.row,
-                     LANES * params.others.row, count, others);
+                read(params.others.data, other_type(params), others_at + row * params.others.row_stride,
+                     LANES * params.others.row_stride, count, others);
         };
         auto value = [&](int i) { return value_of<Word>(values[i], params.type); };
         auto other = [&](int i) {
@@ -153,7 +152,7 @@ struct ArgReduction {
 
     __device__ void accumulate(const ReduceParams &params, const Column &column, int row_lane) {
         ValueAndIndex<T> best{T(), -1};
-        const int64_t at = column.offset(params, params.values), stride = params.values.row;
+        const int64_t at = column.offset(params, params.values), stride = params.values.row_stride;
         uint64_t values[LOADS_IN_FLIGHT];
         for (int64_t row = row_lane; row < column.rows; row += LANES * LOADS_IN_FLIGHT) {
             const int count = rows_at_once(column, row);

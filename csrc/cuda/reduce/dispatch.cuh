@@ -12,7 +12,7 @@ inline bool are_rows_adjacent(const ReduceParams &params) {
     const StridedValues &values = params.values;
     const bool has_few = params.slabs.inner < device::COLUMNS;
     if (values.are_contiguous) return has_few;
-    return std::abs(values.row) <= std::abs(has_few ? values.slab : values.column);
+    return std::abs(values.row_stride) <= std::abs(has_few ? values.slab_stride : values.column_stride);
 }
 
 // Launch the kernel for any layout. Return 1: each block has its partial.

@@ -12,7 +12,7 @@ from pycudakit.fusing.bytecode.opcodes import IS_BLOCK_STACK, Handler, Instructi
 _ENDS = frozenset({"return", "raise"})
 _JUMPS_IF = frozenset({"jump_if", "jump_if_none", "jump_or_pop", "next_item"})
 _BEFORE_JUMPS = frozenset({"truth", "nothing"})  # they keep the value that the jump tests, or negate it
-# Rules of instructions that pop values, and push one that they compute.
+# Rules without other effects than on the stack, where they replace values by one that they compute.
 _COMPUTES = frozenset(
     """nothing keyword_names constant plain_constant load_global load_cell_value push_null load_attribute
     load_method binary subscript compare identity contains unary call call_with_names call_function
@@ -21,22 +21,23 @@ _COMPUTES = frozenset(
 _ADDING = frozenset({"+", "-", "+=", "-="})
 _CELLS = frozenset({"load_cell", "load_cell_value"})
 _LOADS = frozenset({"load_local", "load_local_and_clear", "load_two_locals", *_CELLS})
-_STORES = frozenset({"store_local", "store_two_locals", "delete_local"})
+_KILLS = frozenset({"store_local", "store_two_locals", "delete_local"})
 
 
 class LoopBranch(NamedTuple):
     """A branch of which one outcome leaves a loop for good.
 
-    `live_after` are the variables that the code behind the loop may read. `live_in_loop` are those that the
-    next iteration, or the code behind the loop, may read; None if a `for` loop's iterator decides, too.
-    `returned` are those of `live_after` that are only parts of the result, and where: a path of indices in
-    tuples. `counters` are variables to which the loop only adds constants, and that nothing else reads but
-    the result, as such a part.
+    `live_after` are the variables that are live after the loop, and `live_at_branch` those that are live at
+    the branch; None in a `for` loop, since the state of its iterator is not known. `returned` are those of
+    `live_after` that are read only to build the returned tuple, with their index paths in it. `counters` are
+    variables to which the loop only adds constants, and that are read for nothing else but that tuple.
+
+    An inner loop has no such branch: the outer loop reaches it again.
     """
 
     leaves_if: bool
     live_after: frozenset[str]
-    live_in_loop: frozenset[str] | None
+    live_at_branch: frozenset[str] | None
     returned: dict[str, list[tuple[int, ...]]]
     counters: frozenset[str]
 
@@ -66,11 +67,11 @@ def loop_branch(code: CodeType, offset: int) -> LoopBranch | None:
     (leaves_if,) = leaving
     live = flow.live_variables()
     after, inside = behind[leaves_if], behind[not leaves_if]
-    live_in_loop = None if flow.has_iterators_around(at) else frozenset(live[inside] | live[after])
+    live_at_branch = None if flow.has_iterators_around(at) else frozenset(live[inside] | live[after])
     returned, loads = flow.returned_variables(after)
     used = flow.live_variables(ignores_counting=True, ignored=loads)
     counters = frozenset(live[inside] | live[after]) - used[inside] - used[after]
-    return LoopBranch(leaves_if, frozenset(live[after]), live_in_loop, returned, counters)
+    return LoopBranch(leaves_if, frozenset(live[after]), live_at_branch, returned, counters)
 
 
 class _Flow:
@@ -87,7 +88,7 @@ class _Flow:
         self._cells = {*code.co_cellvars, *code.co_freevars}
 
     def reachable(self, first: Iterable[int], without: int = -1) -> set[int]:
-        """Return the instructions that may follow, from the `first` ones on, without passing one of them."""
+        """Return the instructions that are reachable from the `first` ones on paths that avoid `without`."""
         pending = [*first]
         found: set[int] = set()
         while pending:
@@ -98,18 +99,19 @@ class _Flow:
         return found
 
     def has_iterators_around(self, branch: int) -> bool:
-        """Return True if the branch is in a `for` loop, whose iterator was made before an iteration."""
+        """Return True if the branch is in a `for` loop, which goes on with the same iterator."""
         return any(
             each.rule == "next_item"
-            and index in self.reachable(self._successors[branch], without=index - 1)
+            and index in self.reachable(self._successors[branch], without=index - 1)  # but by `GET_ITER`
             and branch in self.reachable([index])
             for index, each in enumerate(self.instructions)
         )
 
     def returned_variables(self, first: int) -> tuple[dict[str, list[tuple[int, ...]]], frozenset[int]]:
-        """Return the variables that code without jumps has in its result alone, and where; and their loads.
+        """Return the variables that are read only to build a returned tuple, with paths, and their loads.
 
-        There are none if the code from `first` on does not end with `return`.
+        There are none unless the code from `first` on is straight-line code up to a `return`; unconditional
+        forward jumps are followed.
         """
         stack: list[Any] = []
         computed_with: set[str] = set()
@@ -126,18 +128,17 @@ class _Flow:
                     loads.setdefault(name, []).append(index)
             elif each.rule == "build_tuple":
                 at = len(stack) - each.arg
-                stack[max(at, 0) :] = [tuple(stack[max(at, 0) :])]
+                if at < 0:
+                    return {}, frozenset()
+                stack[at:] = [tuple(stack[at:])]
             elif each.rule == "pop":
                 del stack[-1:]
             elif each.rule not in _COMPUTES:
                 return {}, frozenset()
-            elif effect := stack_effect(each):
+            elif (effect := stack_effect(each)) or each.rule != "nothing":
                 kept = max(len(stack) - max(1 - effect, 0), 0)
                 computed_with.update(_variables(stack[kept:]))
                 stack[kept:] = [None] * max(effect, 1)
-            elif each.rule != "nothing":  # it replaces a value
-                computed_with.update(_variables(stack[-1:]))
-                stack[-1:] = [None]
             index += 1
         found: dict[str, list[tuple[int, ...]]] = {}
         for path, name in _parts(stack[-1] if stack else None):
@@ -146,7 +147,7 @@ class _Flow:
         return found, frozenset(i for name in found for i in loads[name])
 
     def live_variables(self, ignores_counting: bool = False, ignored: Container[int] = ()) -> list[set[str]]:
-        """Return the variables that may be read from each instruction on, but for loads that are ignored."""
+        """Return the variables that are live before each instruction, without the loads in `ignored`."""
         live = [set(self._cells) for _ in self.instructions]
         changed = True
         while changed:
@@ -165,7 +166,7 @@ class _Flow:
         names = _names(each)
         if each.rule == "store_load_local":
             return ((after - {names[0]}) | {names[1]}) | self._cells
-        if each.rule in _STORES:
+        if each.rule in _KILLS:
             return (after - {*names}) | self._cells
         is_ignored = index in ignored or (ignores_counting and self._only_counts(index, live))
         return after | {*names} if each.rule in _LOADS and not is_ignored else after

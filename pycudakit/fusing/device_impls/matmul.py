@@ -107,10 +107,10 @@ def _has_blas_layout(array: Any) -> bool:
     return bool(array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous))
 
 
-def _by_reduction(trace: Trace, capture: Capture, a: Any, b: Any, name: str) -> Tracer:
+def _by_reduction(trace: Trace, capture: Capture, a: Any, b: Any, warns: str) -> Tracer:
     """Multiply a vector and a matrix by one reduction, which reads a matrix of any strides in place.
 
-    A copy of the matrix would be a part of the plan's memory.
+    So the plan needs no memory for a copy.
     """
     x, y = trace.materialize(a), trace.materialize(b)
     axis = 0 if x.ndim == 1 else 1
@@ -120,7 +120,7 @@ def _by_reduction(trace: Trace, capture: Capture, a: Any, b: Any, name: str) -> 
         capture,
         "dot",
         [x, y],
-        lambda: multiply(name, lambda: np.matmul(x, y), x[:, None] if x.ndim == 1 else x, y, axis),
+        lambda: multiply(warns, lambda: np.matmul(x, y), x[:, None] if x.ndim == 1 else x, y, axis),
     )
 
 

@@ -18,12 +18,14 @@ class LoopState(NamedTuple):
     """The variables at a branch that leaves a loop; None for values that cannot be compared."""
 
     site: tuple[CodeType, int]
-    variables: dict[str, Value | None]  # those that are read later, and others that are arrays
-    containers: Value | None  # that may have changed, of all variables
+    # Those that are live, and all that are arrays: deferred operations that may warn are computed, even if
+    # their results are dead.
+    variables: dict[str, Value | None]
+    containers: Value | None  # all lists and dicts among the variables, since they may have changed
     # As for the `LoopBranch` of the site.
     leaves_if: bool
     live_after: frozenset[str]
-    live_in_loop: frozenset[str] | None
+    live_at_branch: frozenset[str] | None
     returned: dict[str, list[tuple[int, ...]]]
     counters: frozenset[str]
 
@@ -32,8 +34,8 @@ class LoopState(NamedTuple):
         values = [self.containers, *(self.variables.get(name) for name in names)]
         return {serial for value in values if value is not None for serial in value.arrays}
 
-    def is_number(self, name: str) -> bool:
-        """Return True if a variable is an integer of Python."""
+    def is_int(self, name: str) -> bool:
+        """Return True if a variable is an `int`."""
         value = self.variables.get(name)
         return value is not None and value.form[0] is int
 
@@ -47,7 +49,8 @@ class LoopState(NamedTuple):
     def corresponds(self, other: LoopState, names: Iterable[str], serials: dict[int, int]) -> bool:
         """Return True if these variables have the values of another iteration.
 
-        `serials` maps the arrays of this state to those of the other one, as far as they are used later.
+        `serials` maps the arrays of this state to those of the other one. An array that it lacks is not used
+        later, and corresponds to any.
         """
         pairs = [(self.containers, other.containers)]
         pairs += [

@@ -1,9 +1,10 @@
-"""Loops in a captured call: iterations with the same plan, and how one may be left, or repeated.
+"""Loops in a captured call: transitions from one iteration to the code after the loop, or to an iteration.
 
-A loop ends where a number that it computes says so, and each call may have another number of iterations.
-Iterations of a captured call whose plans are equal, and at whose ends Python's variables hold corresponding
-values, may be followed by the segments that followed the last one of them, or by one more iteration. Only the
-arrays have other serial numbers.
+A captured call has a loop if successive segments end at one branch, of which one outcome leaves the loop. Its
+last iterations have equal plans. The trace state at the end of one of them corresponds to the state at the
+end of the last one if Python's live variables hold equal numbers, and arrays that were made at the same place
+the same number of iterations earlier. Then the segments that followed the last iteration may follow that one,
+too. A transition renames the arrays.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from typing import Any, NamedTuple
 from pycudakit.fusing.execute.loop_state import LoopState
 from pycudakit.fusing.execute.segment import LoweredSegment
 
-_MIN_ITERATIONS = 3
+_MIN_ITERATIONS = 3  # the first one has another plan, and two are compared
 
 
-class Run(NamedTuple):
+class Iterations(NamedTuple):
     """Successive segments that end with one branch, which leaves a loop after the `last` one."""
 
     first: int
     last: int
 
 
-def runs_of(states: Sequence[LoopState | None], outcomes: Sequence[Any]) -> list[Run]:
+def runs_of(states: Sequence[LoopState | None], outcomes: Sequence[Any]) -> list[Iterations]:
     """Return the runs of a call whose segments end with these states and outcomes."""
-    runs: list[Run] = []
+    runs: list[Iterations] = []
     first = 0
     for index, state in enumerate(states):
         before = states[index - 1] if index else None
@@ -35,16 +36,16 @@ def runs_of(states: Sequence[LoopState | None], outcomes: Sequence[Any]) -> list
             first = index
         if state is not None and outcomes[index] == state.leaves_if:
             if index - first + 1 >= _MIN_ITERATIONS:
-                runs.append(Run(first, index))
+                runs.append(Iterations(first, index))
             first = index + 1
     return runs
 
 
-class Step(NamedTuple):
-    """A step to a segment that was captured behind another iteration.
+class Transition(NamedTuple):
+    """A transition to a segment that was captured after another iteration.
 
-    `arrays` maps the arrays that it needs, by serial number, to those that it gets. `added` are differences
-    of the numbers in the result, by their paths of indices in tuples.
+    `arrays` maps the arrays that it needs, by serial number, to those that it gets. `added` are the numbers
+    to add to integers in the result, by their index paths in tuples.
     """
 
     arrays: dict[int, int]
@@ -62,7 +63,7 @@ class Loop:
         The loop's segments.
     """
 
-    def __init__(self, path: Sequence[LoweredSegment], run: Run) -> None:
+    def __init__(self, path: Sequence[LoweredSegment], run: Iterations) -> None:
         self._path, self.last = path, run.last
         # The segment that makes an array, and its place among the arrays that leave that segment.
         self._places: dict[int, tuple[int, int]] = {
@@ -89,57 +90,55 @@ class Loop:
             for serial in self._path[index].live_in
         ]
 
-    def exit_after(self, index: int, needs: Iterable[int]) -> Step | None:
-        """Return the step from an iteration to the code behind the loop, which reads the arrays `needs`.
+    def exit_after(self, index: int, needs: Iterable[int]) -> Transition | None:
+        """Return the transition from an iteration to the code after the loop, which reads the arrays `needs`.
 
         None means that it may read other values than after the last iteration.
         """
-        counted = self._paths_of_numbers
+        counted = self._paths_of_ints
         names = self._state(self.last).live_after - counted.keys()
         arrays = self._corresponding(self.last, index, names, needs)
         if arrays is None:
             return None
         added = {
-            path: self._number(name, index) - self._number(name, self.last)
+            path: self._int(name, index) - self._int(name, self.last)
             for name, paths in counted.items()
             for path in paths
         }
-        return Step(arrays, {path: number for path, number in added.items() if number})
+        return Transition(arrays, {path: number for path, number in added.items() if number})
 
-    def repetition(self, needs: Iterable[int]) -> Step | None:
-        """Return the step from the last iteration to one like it, which reads the arrays `needs`.
+    def repetition(self, needs: Iterable[int]) -> Transition | None:
+        """Return the transition from the last iteration to one like it, which reads the arrays `needs`.
 
         None means that it may compute something else.
         """
         state = self._state(self.last)
-        if state.live_in_loop is None:
+        if state.live_at_branch is None:
             return None
         states = self._states[-2:]
-        paths = self._paths_of_numbers
-        counters = {name for name in state.counters if all(each.is_number(name) for each in states)}
-        counters -= state.returned.keys() - paths.keys()
-        names = state.live_in_loop - counters
+        paths = self._paths_of_ints
+        counters = {name for name in state.counters if all(each.is_int(name) for each in states)}
+        counters -= state.returned.keys() - paths.keys()  # if a number is returned, its path must be known
+        names = state.live_at_branch - counters
         arrays = self._corresponding(self.last - 1, self.last, names, needs)
         if arrays is None:
             return None
-        steps = {name: self._number(name, self.last) - self._number(name, self.last - 1) for name in counters}
-        return Step(arrays, {path: steps[name] for name in counters for path in paths.get(name, ())})
+        steps = {name: self._int(name, self.last) - self._int(name, self.last - 1) for name in counters}
+        return Transition(arrays, {path: steps[name] for name in counters for path in paths.get(name, ())})
 
     @functools.cached_property
-    def _paths_of_numbers(self) -> dict[str, list[tuple[int, ...]]]:
+    def _paths_of_ints(self) -> dict[str, list[tuple[int, ...]]]:
         """The variables that are integers in all iterations, and only parts of the result; and where."""
         if self.last + 2 != len(self._path) or not self._path[-1].is_last:
             return {}
         returned = self._states[-1].returned
-        return {
-            name: returned[name] for name in returned if all(each.is_number(name) for each in self._states)
-        }
+        return {name: returned[name] for name in returned if all(each.is_int(name) for each in self._states)}
 
     @functools.cached_property
     def _states(self) -> list[LoopState]:
         return [self._state(index) for index in range(self.first, self.last + 1)]
 
-    def _number(self, name: str, index: int) -> int:
+    def _int(self, name: str, index: int) -> int:
         value = self._state(index).variables[name]
         assert value is not None  # noqa: S101
         return int(value.form[1])
@@ -152,21 +151,22 @@ class Loop:
     def _corresponding(
         self, index: int, other_index: int, names: Iterable[str], needs: Iterable[int]
     ) -> dict[int, int] | None:
-        """Return the arrays at the end of another iteration that correspond to those at the end of one.
+        """Map each array in `needs` at the end of an iteration to its counterpart in another iteration.
 
-        None means that they are not known, or that one of the variables has another value.
+        None means that one has no counterpart, or that a variable has another value.
         """
         needs = set(needs)
         found: dict[int, int] = {}
         for serial in needs:
             segment, place = self._places.get(serial, (-1, -1))
-            if segment < self.first:  # the same array in all iterations
+            if segment < self.first:  # it was made before these iterations
                 found[serial] = serial
                 continue
             segment += other_index - index
             if not self.first <= segment <= self.last:
                 return None
             found[serial] = self._path[segment].live_out[place]
+        # Each of these arrays must be a variable's, so that its counterpart is known to be the right one.
         state = self._state(index)
         names = {*names, *state.names_of(needs)}
         if not needs <= state.arrays(names) or not state.corresponds(self._state(other_index), names, found):

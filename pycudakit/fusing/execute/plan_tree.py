@@ -3,9 +3,9 @@
 A captured call is a path of segments. A segment is a plan without branches, which ends with a condition or
 with a host call. The paths of one signature share the segments up to their first different outcome, so they
 are a prefix tree by outcomes. A replay runs a segment, reads its condition or makes its host call, and goes
-on with the segment for that outcome. There are no loops in a tree: another number of iterations is another
-path. A call without branches and host calls has a tree of one segment. The first segments of the longest call
-are run as a superblock.
+on with the segment for that outcome. Where no path has that outcome, a loop edge may lead from an iteration
+of a loop to the code after the loop, or to another iteration. A call without branches and host calls has a
+tree of one segment. The first segments of the longest call are run as a superblock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pycudakit._runtime.call_log import Reason
 from pycudakit._runtime.interrupts import raised_by_a_handler
 from pycudakit._runtime.native_call import Pool, last_record
 from pycudakit.fusing.execute.host_call import HostCall, layouts_of, results_of
-from pycudakit.fusing.execute.loops import Loop, Step, loops_of
+from pycudakit.fusing.execute.loops import Loop, Transition, loops_of
 from pycudakit.fusing.execute.plan import LOOP, MAX_COPIED_BYTES, DeviceCopies, NewArray, Plan, PlanRun
 from pycudakit.fusing.execute.segment import LoweredSegment
 from pycudakit.fusing.execute.superblock import MIN_SEGMENTS, Superblock, is_joinable, join
@@ -79,14 +79,14 @@ class TreeNode(NamedTuple):
     following: dict[Any, TreeNode]
     needs: frozenset[int]  # the arrays of earlier segments that this one or a later one reads
     written: Sequence[int]  # the arguments that this one writes to
-    edges: dict[Any, LoopEdge]  # to segments of other iterations, by the outcome, if none follows
+    edges: dict[Any, LoopEdge]  # by outcome, for those without a following segment
 
 
 class LoopEdge(NamedTuple):
-    """How a loop goes on after an iteration: by the segment that followed, or was, another iteration."""
+    """An edge from an iteration of a loop to the code after it, or to itself."""
 
     target: TreeNode | None  # None: the node itself
-    step: Step
+    transition: Transition
 
 
 class PlanTree:
@@ -171,16 +171,20 @@ class PlanTree:
             edges = {} if before is None else {**before.edges}
             if grown is not None:
                 following[lowered.outcome] = grown
+                edges.pop(lowered.outcome, None)
             if loop is not None and index == loop.last:
                 behind_loop = grown
             elif loop is not None and behind_loop is not None:
-                step = loop.exit_after(index, behind_loop.needs)
-                if step is not None:
-                    edges[path[loop.last].outcome] = LoopEdge(behind_loop, step)
+                transition = loop.exit_after(index, behind_loop.needs)
+                if transition is not None:
+                    edges[path[loop.last].outcome] = LoopEdge(behind_loop, transition)
             needs = _needs(lowered, following, edges)
-            is_last = loop is not None and index == loop.last
-            if loop is not None and is_last and (step := _repetition(loop, needs)) is not None:
-                edges[not lowered.outcome] = LoopEdge(None, step)
+            if (
+                loop is not None
+                and index == loop.last
+                and (transition := _repetition(loop, needs)) is not None
+            ):
+                edges[not lowered.outcome] = LoopEdge(None, transition)
                 needs = _needs(lowered, following, edges)
             runs = self._runs_of(lowered)
             lowered = lowered._replace(plan=runs.plan)
@@ -189,7 +193,7 @@ class PlanTree:
         return grown
 
     def _runs_of(self, lowered: LoweredSegment) -> PlanRuns:
-        """Return the runs of a plan. Equal plans, such as those of the turns of a loop, share them."""
+        """Return the runs of a plan. Equal plans, such as those of the iterations of a loop, share them."""
         # A plan with a result is not shared: its key lacks that.
         key = object() if lowered.is_last else lowered.plan.key()
         runs = self._runs.get(key)
@@ -344,14 +348,14 @@ def _needs(
 ) -> frozenset[int]:
     """Return the arrays of earlier segments that a segment or a later one reads."""
     later: set[int] = set().union(*(each.needs for each in following.values()))
-    later.update(*(edge.step.arrays.values() for edge in edges.values()))
+    later.update(*(edge.transition.arrays.values() for edge in edges.values()))
     if lowered.host_call is not None:
         later = (later - set(lowered.host_call.results)) | lowered.host_call.reads()
     return frozenset(lowered.live_in) | (later - set(lowered.live_out))
 
 
 def _with_added(result: Any, added: Mapping[tuple[int, ...], int]) -> Any:
-    """Return a result with other numbers, by their paths of indices in tuples."""
+    """Return a result with numbers added to its integers, by their index paths in tuples."""
     if () in added:
         return result + added[()]
     parts = list(result)
@@ -361,14 +365,14 @@ def _with_added(result: Any, added: Mapping[tuple[int, ...], int]) -> Any:
     return tuple(parts)
 
 
-def _repetition(loop: Loop, needs: frozenset[int]) -> Step | None:
-    """Return the step that repeats a loop's last iteration, with the arrays that the next one needs, too."""
-    while (step := loop.repetition(needs)) is not None:
-        more = needs | (set(step.arrays.values()) - set(loop.arrays_made))
+def _repetition(loop: Loop, needs: frozenset[int]) -> Transition | None:
+    """Return the transition from a loop's last iteration to one more; it covers the needs of further ones."""
+    while (transition := loop.repetition(needs)) is not None:
+        more = needs | (set(transition.arrays.values()) - set(loop.arrays_made))
         if more == needs:
             break
         needs = more
-    return step
+    return transition
 
 
 def _can_run_on_any_engine(path: Sequence[LoweredSegment]) -> bool:
@@ -411,7 +415,7 @@ class _Replay:
         self._states = [own.__getstate__() for _, own in self._drawn]
         self._may_have_advanced = False
         self.live: dict[int, Array] = {}  # of earlier segments, by serial number
-        self._added: dict[tuple[int, ...], int] = {}  # to numbers in the result: how often loops ran
+        self._added: dict[tuple[int, ...], int] = {}  # to integers in the result, by index path
         self.must_be_traced = False
 
     def run_segment(self, node: TreeNode) -> Any:
@@ -466,19 +470,22 @@ class _Replay:
 
     def next_node(self, node: TreeNode, outcome: Any) -> TreeNode | None:
         """Return the segment that follows an outcome, and drop the arrays that it needs no more."""
-        following, edge = node.following.get(outcome), None
-        if following is None and (edge := node.edges.get(outcome)) is not None:
-            following = node if edge.target is None else edge.target
-        if following is None:
+        following = node.following.get(outcome)
+        if following is not None:
+            for serial in self.live.keys() - following.needs:
+                self._recycle(self.live.pop(serial))
+            return following
+        edge = node.edges.get(outcome)
+        if edge is None:
             return None
-        kept = dict(zip(following.needs, following.needs, strict=True)) if edge is None else edge.step.arrays
-        for path, number in () if edge is None else edge.step.added.items():
-            self._added[path] = self._added.get(path, 0) + number
-        live = {serial: self.live[source] for serial, source in kept.items() if source in self.live}
-        for serial in self.live.keys() - kept.values():
-            self._recycle(self.live.pop(serial))
+        arrays, added = edge.transition
+        live = {serial: self.live[source] for serial, source in arrays.items()}
+        for source in self.live.keys() - arrays.values():
+            self._recycle(self.live[source])
         self.live = live
-        return following
+        for path, number in added.items():
+            self._added[path] = self._added.get(path, 0) + number
+        return node if edge.target is None else edge.target
 
     def call_on_host(self, call: HostCall, numpy_seconds: list[float] | None) -> tuple[Any, ...] | None:
         """Make a host call, and add its results to the live arrays; return their layouts.

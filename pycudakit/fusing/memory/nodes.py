@@ -125,7 +125,7 @@ class Node:
         return self.leaves() if self.order is None else [_layout_stub(self)]
 
     def result_layouts(self) -> list[Array]:
-        """Return these arrays for a reduction of the node's value; none for C order."""
+        """Return `layout_arrays()` for a reduction of the node's value; none for C order."""
         return [] if self.order == "C" else self.layout_arrays()
 
     def leaves(self) -> list[Array]:
@@ -200,7 +200,7 @@ def _common_order(arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Order:
     is_uniform = True
     for argument in arguments:
         if type(argument) is Node and argument.shape:
-            # With broadcast axes, NumPy's order is another one, unless it is C.
+            # Broadcast arguments change NumPy's order, unless all are in C order.
             is_uniform = is_uniform and order in ("", argument.order)
             is_uniform = is_uniform and (argument.order == "C" or argument.shape == shape)
             order = argument.order

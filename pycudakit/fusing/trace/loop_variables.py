@@ -1,6 +1,6 @@
 """The variables of a captured function where a loop branches.
 
-Their state has no tracers, since the trace stores the value of each tracer that is alive.
+Their state keeps no tracers alive, since the trace stores the value of each tracer that is.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ class LoopVariables:
         self._site = frame.f_code, frame.f_lasti
         self._branch = branch
         variables = frame.f_locals
-        names = branch.live_after | (branch.live_in_loop or frozenset())
+        names = branch.live_after | (branch.live_at_branch or frozenset())
         self._live = {name: variables[name] for name in names if name in variables}
-        # A deferred operation that may warn is computed, even if its result is not used.
         arrays = {name: value for name, value in variables.items() if type(value) is Tracer}
         self._values = arrays | self._live
         self._containers = [each for each in variables.values() if type(each) in _CONTAINERS]
@@ -66,6 +65,7 @@ class LoopVariables:
             if type(value) is Tracer and value.node.array is None and value.node.function is not None:
                 before = steps.get((self._site, name))
                 is_growing = before is not None and value.node.steps > before
+                # Once computed, it has no operations.
                 steps[self._site, name] = 0 if is_growing else value.node.steps
                 if is_growing:
                     growing.append(value.node)
@@ -79,7 +79,7 @@ class LoopVariables:
 
 
 def loop_variables(outermost: CodeType) -> LoopVariables | None:
-    """Return the variables of the function that `outermost` calls; None unless its branch leaves a loop."""
+    """Return the variables of the function that `outermost` calls, if it is at a branch of a loop."""
     frame = _frame_of_function(sys._getframe(1), outermost)  # noqa: SLF001
     branch = None if frame is None else loop_branch(frame.f_code, frame.f_lasti)
     return None if frame is None or branch is None else LoopVariables(frame, branch)
@@ -103,7 +103,7 @@ class _Forms:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
         self._arrays: list[int] = []
-        self._names: dict[int, int] = {}
+        self._identities: dict[int, int] = {}
         self._parts = 0
 
     def value_of(self, value: Any) -> Value | None:
@@ -121,7 +121,9 @@ class _Forms:
             raise _UnknownError
         kind = type(value)
         if kind is Tracer:
-            same = self._names.setdefault(id(value), len(self._names))  # which variables are one object
+            same = self._identities.setdefault(
+                id(value), len(self._identities)
+            )  # which variables are one object
             weak_scalars = value.owning_trace.weak_scalars
             return kind, same, value.is_scalar, self._form_of_node(value.node, weak_scalars, {})
         key = key_of_constant(value)
@@ -138,8 +140,10 @@ class _Forms:
         if kind is range:
             return kind, value.start, value.stop, value.step
         is_constant = kind is BuiltinFunctionType and isinstance(value.__self__, ModuleType)
-        if kind is FunctionType:
-            is_constant = not (value.__closure__ or value.__defaults__ or value.__kwdefaults__)
+        if kind is FunctionType and not (
+            value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__
+        ):
+            return kind, value.__code__, id(value.__globals__)
         if value is Ellipsis or is_constant or isinstance(value, _BY_IDENTITY):
             return kind, id(value)
         raise _UnknownError
@@ -151,7 +155,7 @@ class _Forms:
         is_weak = weak_scalars.get(node) is not None
         if node.array is not None:
             return is_weak, self._form_of_array(node.array)
-        if node.function is None:  # a view, or a reduction, whose axes and indices a function has
+        if node.function is None:  # a view, or a reduction: its indices or axes are hidden in a function
             raise _UnknownError
         arguments = [
             self._form_of_node(each, weak_scalars, seen) if type(each) is Node else self._form(each)
